@@ -1,0 +1,1 @@
+"""Pools of engine replicas: demand, choice, connections, framing, health."""

@@ -1,0 +1,1 @@
+"""The configuration file as frozen models, the catalogues it names, and the process settings."""

@@ -1,0 +1,1 @@
+"""Wire formats. One module a format: bytes to `Call`, plan to bytes, errors in the format's own shape. Pure."""

@@ -1,0 +1,1 @@
+"""The load tester: an emulated engine, traffic, measurement. Drives the gateway and is never imported by it."""

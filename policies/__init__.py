@@ -1,0 +1,1 @@
+"""Context policies: a conversation in, edits out. Pure; every policy is one file and one frozen model."""

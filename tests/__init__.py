@@ -1,0 +1,1 @@
+"""Tests: unit (mirror of the tree), property, integration, conformance, fault, perf."""
