@@ -1,0 +1,50 @@
+"""What passes through the pipeline: the request as received, the call in neutral form, and how it ended.
+
+Rule: the body is kept as the very bytes received; what is read out of it is read once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from gateway.identity import SessionHints
+
+if TYPE_CHECKING:
+    from gateway.dialects.base import Dialect
+
+Outcome = Literal["ok", "refused", "denied", "client_gone", "engine_error", "broken", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request. Header names are lower case; repeated headers are joined by a comma, as HTTP defines."""
+
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    body: bytes = b""
+    keep_alive: bool = True
+    http10: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request in neutral form.
+
+    `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
+    their raw JSON values. `content_bytes` bounds the prompt's tokens from above: a token is at least one byte.
+    """
+
+    dialect: "Dialect"
+    body: bytes
+    model: str
+    stream: bool = False
+    wants_usage: bool = False
+    messages: tuple[bytes, ...] = ()
+    content_bytes: int = 0
+    overhead: bytes = b""
+    max_tokens: int | None = None
+    choices: int = 1
+    generates: bool = True
+    present: Mapping[str, bytes] = field(default_factory=dict)
+    hints: SessionHints = field(default_factory=SessionHints)
