@@ -1,0 +1,146 @@
+"""One HTTP/1.1 connection to a replica: llhttp's callbacks in, an exchange's events out.
+
+Rule: a connection serves one exchange at a time and goes back to its owner only when the engine said that it stays
+open. Bytes are handed on as they came, joined per read: one read, one write.
+"""
+
+import asyncio
+from typing import Protocol
+
+import httptools
+
+from backends.exchange import Exchange, Head, Reason, UpstreamFailed
+
+
+class Owner(Protocol):
+    """Who keeps the connections of a replica."""
+
+    def idle_deadline(self) -> float: ...
+    def freed(self, connection: "Connection") -> None: ...
+    def lost(self, connection: "Connection") -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """One connection to the replica; a parser's callbacks in, an exchange's events out."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._parts: list[bytes] = []
+        self._touched = False
+        self._answered = False
+        self._complete = False
+        self._framed = False
+        self.exchange: Exchange | None = None
+        self.deadline = float("inf")
+        self.idle_since = 0.0
+
+    def send(self, exchange: Exchange, data: bytes, deadline: float) -> None:
+        self.exchange, self.deadline = exchange, deadline
+        self._touched = self._answered = self._complete = self._framed = False
+        assert self._transport is not None
+        self._transport.write(data)
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def fail(self, reason: Reason) -> None:
+        """End the exchange, if any, and close the connection at once."""
+        exchange, self.exchange = self.exchange, None
+        self._owner.lost(self)
+        if self._transport is not None:
+            self._transport.abort()
+        if exchange is not None:
+            stale = exchange.reused and not self._touched and reason == "unreachable"
+            exchange.ended(UpstreamFailed(reason, before_reply=not self._answered, stale=stale))
+
+    def pause(self) -> None:
+        if self._transport is not None and not self._paused and not self._transport.is_closing():
+            self._paused = True
+            self.deadline = float("inf")  # a client that reads slowly is not an engine that stalls
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None and self._paused and not self._transport.is_closing():
+            self._paused = False
+            self.deadline = self._owner.idle_deadline()
+            self._transport.resume_reading()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self.exchange is None:
+            self.fail("broken")
+            return
+        self._touched = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._deliver()
+            self.fail("broken")
+            return
+        self._deliver()
+        if self._complete:
+            self._finish()
+        elif not self._paused:
+            self.deadline = self._owner.idle_deadline()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        exchange = self.exchange
+        if exchange is not None and error is None and self._answered and not self._framed:
+            self.exchange = None
+            exchange.ended(None)  # a body without a length ends with its connection
+        self.fail("broken" if self._answered else "unreachable")
+
+    # llhttp
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        headers, self._headers = self._headers, []
+        if status < 200:
+            return
+        self._answered = True
+        self._framed = any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
+        if self.exchange is not None and not self.exchange.head.done():
+            self.exchange.head.set_result(Head(status, tuple(headers)))
+
+    def on_body(self, data: bytes) -> None:
+        self._parts.append(data)
+
+    def on_message_complete(self) -> None:
+        self._complete = self._answered
+
+    def _deliver(self) -> None:
+        if not self._parts:
+            return
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        if self.exchange is not None:
+            self.exchange.received(data)
+
+    def _finish(self) -> None:
+        exchange, self.exchange = self.exchange, None
+        self.deadline = float("inf")
+        self.resume()
+        if self._parser.should_keep_alive():
+            self._owner.freed(self)
+        else:
+            self._owner.lost(self)
+            if self._transport is not None:
+                self._transport.close()
+        if exchange is not None:
+            exchange.ended(None)

@@ -1,0 +1,103 @@
+"""One request to an engine and what comes back: futures for its head and its end, a sink for its bytes.
+
+Rule: an exchange ends exactly once, and whoever holds it can pause it (back-pressure) or abort it (the engine then
+notices and stops generating).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Sink = Callable[[bytes], None]
+Reason = Literal["unreachable", "timeout", "broken", "aborted"]
+
+
+class UpstreamFailed(Exception):
+    """The exchange failed. `before_reply`: the answer had not begun, so trying elsewhere is safe. `stale`: a
+    kept-alive connection died before any byte, so the replica itself is not to blame."""
+
+    def __init__(self, reason: Reason, *, before_reply: bool, stale: bool = False) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason
+        self.before_reply = before_reply
+        self.stale = stale
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Status and headers of an answer; header names are lower case."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    def get(self, name: bytes) -> bytes | None:
+        return next((value for key, value in self.headers if key == name), None)
+
+
+class Line(Protocol):
+    """What an exchange asks of its connection."""
+
+    def fail(self, reason: Reason) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class Exchange:
+    """One request on its way and its answer. `done` resolves when the answer ended as HTTP says it should."""
+
+    __slots__ = ("_connection", "_held", "_sink", "done", "head", "reused")
+
+    def __init__(self, connection: Line, *, reused: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self.head: asyncio.Future[Head] = loop.create_future()
+        self.done: asyncio.Future[None] = loop.create_future()
+        self.reused = reused
+        self._connection: Line | None = connection
+        self._held: list[bytes] = []
+        self._sink: Sink | None = None
+
+    def pipe(self, sink: Sink) -> None:
+        """Hand every byte of the body to `sink`, at once, in the order it came."""
+        self._sink = sink
+        held, self._held = self._held, []
+        for data in held:
+            sink(data)
+
+    async def body(self) -> bytes:
+        """The whole body. Raises `UpstreamFailed` when it broke off."""
+        parts: list[bytes] = []
+        self.pipe(parts.append)
+        await self.done
+        return b"".join(parts)
+
+    def abort(self) -> None:
+        """Close the connection: the engine notices and stops generating."""
+        if self._connection is not None:
+            self._connection.fail("aborted")
+
+    def pause(self) -> None:
+        if self._connection is not None:
+            self._connection.pause()
+
+    def resume(self) -> None:
+        if self._connection is not None:
+            self._connection.resume()
+
+    def received(self, data: bytes) -> None:
+        if self._sink is None:
+            self._held.append(data)
+        else:
+            self._sink(data)
+
+    def ended(self, failure: UpstreamFailed | None) -> None:
+        self._connection = None
+        for future in (self.head, self.done):
+            if future.done():
+                continue
+            if failure is None:
+                if future is self.done:
+                    self.done.set_result(None)
+            else:
+                future.set_exception(failure)
+                future.exception()  # read once: whoever awaits it still gets it, nobody is warned if none does
