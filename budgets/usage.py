@@ -1,0 +1,37 @@
+"""What one call used, in the words of budgets.
+
+Rule: `prefill_tokens` and `cached_tokens` are disjoint; their sum is the prompt. An engine that does not report
+cached tokens has told us nothing, so all of its prompt counts as prefill.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call, by the engine's own report or by our count."""
+
+    prefill_tokens: int
+    cached_tokens: int
+    decode_tokens: int
+    source: Literal["engine", "estimated"]
+
+    @classmethod
+    def reported(cls, prompt_tokens: int, cached_tokens: int | None, decode_tokens: int) -> Self:
+        """From an engine's usage object; `cached_tokens` None: not reported. More cached than prompt is cut down."""
+        cached = min(cached_tokens or 0, prompt_tokens)
+        return cls(prompt_tokens - cached, cached, decode_tokens, "engine")
+
+    @classmethod
+    def estimated(cls, prompt_tokens: int, decode_tokens: int) -> Self:
+        """From our own count."""
+        return cls(prompt_tokens, 0, decode_tokens, "estimated")
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.prefill_tokens + self.cached_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.decode_tokens
