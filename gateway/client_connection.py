@@ -1,0 +1,235 @@
+"""One client's HTTP/1.1 connection: bytes in through llhttp, requests out, answered one at a time and in order.
+
+Rule: what is not well-formed HTTP is refused with a 400 and the connection closed; a body longer than the limit, or
+sent too slowly, is refused before it is held in memory.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Protocol
+
+import httptools
+
+from gateway.call import Request
+from gateway.clock import Clock
+from gateway.responder import Responder
+from gateway.tasks import Tasks
+
+Handle = Callable[[Request, Responder], Coroutine[None, None, None]]
+Refuse = Callable[[int, str, Responder], None]
+"""Answers a request that never became one: status, message, where to."""
+
+QUEUED_REQUESTS = 8
+"""Pipelined requests kept waiting on one connection before we stop reading from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one connection may take. Sizes in bytes, times in seconds."""
+
+    head_bytes: int = 65_536
+    body_bytes: int = 32 * 1024 * 1024
+    head_seconds: float = 30.0
+    body_seconds: float = 120.0
+    idle_seconds: float = 75.0
+    unread_seconds: float = 60.0
+    """How long a client may leave its stream unread while we hold the engine back for it."""
+
+
+class Front(Protocol):
+    """The server, as its connections see it."""
+
+    handle: Handle
+    refuse: Refuse
+    tasks: Tasks
+    clock: Clock
+    limits: Limits
+    draining: bool
+    connections: "set[ClientConnection]"
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client's connection: bytes in, `Request`s out, answered one at a time."""
+
+    def __init__(self, server: Front) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._in_head = False
+        self._refused = False
+        self._costs = False
+        self._waiting: deque[Request] = deque()
+        self.responder: Responder | None = None
+        self.deadline = 0.0
+        self.unread_since = float("inf")
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.deadline = self._server.clock() + self._limits.head_seconds
+        self._server.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(400, "This server does not upgrade connections.")
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None
+        except httptools.HttpParserError:
+            self._refuse(400, "The request is not well-formed HTTP/1.1.")
+        if self._in_head and self._head_bytes > self._limits.head_bytes:
+            self._refuse(431, f"The request head is longer than {self._limits.head_bytes} bytes.")
+
+    def eof_received(self) -> bool:
+        """A client that closed its side: a call that costs an engine ends, a mere look-up is still answered."""
+        return self.responder is not None and not self._costs
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._waiting.clear()
+        responder, self.responder = self.responder, None
+        if responder is not None:
+            responder.client_left()
+
+    def pause_writing(self) -> None:
+        self.unread_since = self._server.clock()
+        if self.responder is not None and self.responder.source is not None:
+            self.responder.source.pause()
+
+    def resume_writing(self) -> None:
+        self.unread_since = float("inf")
+        if self.responder is not None and self.responder.source is not None:
+            self.responder.source.resume()
+
+    # llhttp
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._body = b"", {}, []
+        self._head_bytes = self._body_bytes = 0
+        self._in_head = True
+        self.deadline = self._server.clock() + self._limits.head_seconds
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._headers[name] = self._headers[name] + b", " + value if name in self._headers else value
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self.deadline = self._server.clock() + self._limits.body_seconds
+        if int(self._headers.get(b"content-length", b"0")) > self._limits.body_bytes:
+            self._too_large()
+        elif self._headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            self._refuse(501, "The only transfer encoding understood is chunked.")
+        elif self._headers.get(b"expect", b"").lower() == b"100-continue":
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._body_bytes += len(data)
+        self._body.append(data)
+        if self._body_bytes > self._limits.body_bytes:
+            self._too_large()
+
+    def on_message_complete(self) -> None:
+        if self._refused:
+            return
+        self.deadline = float("inf")
+        version = self._parser.get_http_version()
+        request = Request(
+            method=self._parser.get_method().decode("ascii"),
+            path=path_of(self._url),
+            headers=self._headers,
+            body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
+            keep_alive=self._parser.should_keep_alive(),
+            http10=version != "1.1",
+        )
+        self._body = []
+        if self.responder is None:
+            self._serve(request)
+            return
+        self._waiting.append(request)
+        if len(self._waiting) >= QUEUED_REQUESTS and self._transport is not None:
+            self._transport.pause_reading()
+
+    # what a responder asks of us
+
+    def send(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def answered(self, *, keep: bool) -> None:
+        self.responder = None
+        if not keep or self._refused or self._server.draining:
+            self._close()
+        elif self._waiting:
+            self._serve(self._waiting.popleft())
+            if self._transport is not None and not self._waiting:
+                self._transport.resume_reading()
+        else:
+            self.deadline = self._server.clock() + self._limits.idle_seconds
+
+    def cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ours
+
+    def timed_out(self) -> None:
+        """Past the deadline: nothing asked yet is closed quietly, half a request is answered with a 408."""
+        if self._in_head or self._body:
+            self._refuse(408, "The request was not complete in time.")
+        else:
+            self._close()
+
+    def close_when_idle(self) -> None:
+        if self.responder is None:
+            self._close()
+
+    def _serve(self, request: Request) -> None:
+        self._costs = request.method == "POST"
+        responder = Responder(self, keep=request.keep_alive, http10=request.http10, head_only=request.method == "HEAD")
+        self.responder = responder
+        self._server.tasks.start(self._server.handle(request, responder), name="request")
+
+    def _too_large(self) -> None:
+        self._refuse(413, f"The body is longer than {self._limits.body_bytes} bytes.")
+
+    def _refuse(self, status: int, message: str) -> None:
+        if self._refused:
+            return
+        self._refused = True
+        self._body = []
+        if self.responder is None:  # else the answer under way ends first and then closes
+            self.responder = Responder(self, keep=False, http10=False)
+            self._server.refuse(status, message, self.responder)
+
+    def _close(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+
+
+def path_of(url: bytes) -> str:
+    """The path alone, of an origin-form or absolute-form target; a target that is neither gives an empty path."""
+    try:
+        return (httptools.parse_url(url).path or b"").decode("ascii")
+    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        return ""

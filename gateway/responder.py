@@ -1,0 +1,113 @@
+"""The answer to one request: a whole reply, or a head, chunks and an end.
+
+Rule: nothing is written for a client that left, and an answer that cannot be ended as HTTP demands closes the
+connection, so that a cut answer never looks complete.
+"""
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Protocol
+
+Header = tuple[bytes, bytes]
+
+STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
+STATUS_LINES[529] = b"HTTP/1.1 529 Overloaded\r\n"
+
+
+class Line(Protocol):
+    """What an answer asks of its connection."""
+
+    def send(self, data: bytes) -> None: ...
+    def answered(self, *, keep: bool) -> None: ...
+    def cut(self) -> None: ...
+
+
+class Source(Protocol):
+    """Where streamed bytes come from, so that a slow client slows the engine instead of filling our memory."""
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class Responder:
+    """Answers one request on its connection. `on_gone` is called once if the client leaves before the end."""
+
+    __slots__ = (
+        "_chunked",
+        "_head_only",
+        "_keep",
+        "_line",
+        "finished",
+        "gone",
+        "on_gone",
+        "source",
+        "started",
+        "status",
+    )
+
+    def __init__(self, line: Line, *, keep: bool, http10: bool, head_only: bool = False) -> None:
+        self._line = line
+        self._keep = keep
+        self._chunked = not http10
+        self._head_only = head_only
+        self.status = 0
+        self.started = False
+        self.finished = False
+        self.gone = False
+        self.on_gone: Callable[[], object] | None = None
+        self.source: Source | None = None
+
+    def reply(self, status: int, headers: Iterable[Header], body: bytes) -> None:
+        """A whole answer of known length."""
+        if self.gone:
+            return
+        self.started, self.status = True, status
+        head = self._head(status, headers, b"content-length: %d\r\n" % len(body))
+        self._line.send(head if self._head_only else head + body)
+        self._end()
+
+    def start(self, status: int, headers: Iterable[Header]) -> None:
+        """The head of an answer whose length is not known: chunked, or ended by closing for an HTTP/1.0 client."""
+        self.started, self.status = True, status
+        self._keep = self._keep and self._chunked
+        if not self.gone:
+            self._line.send(self._head(status, headers, b"transfer-encoding: chunked\r\n" if self._chunked else b""))
+
+    def write(self, data: bytes) -> None:
+        if data and not self.gone:
+            self._line.send(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def finish(self) -> None:
+        """The proper end of a started answer."""
+        if self.gone or self.finished:
+            return
+        if self._chunked:
+            self._line.send(b"0\r\n\r\n")
+        self._end()
+
+    def cut(self) -> None:
+        """End a started answer so that the client sees it as broken."""
+        if not self.gone and not self.finished:
+            self.finished = True
+            self.source = None
+            self._line.cut()
+
+    def client_left(self) -> None:
+        """Told by the connection: the client is gone."""
+        if self.finished or self.gone:
+            return
+        self.gone = True
+        self.source = None
+        if self.on_gone is not None:
+            self.on_gone()
+
+    def _head(self, status: int, headers: Iterable[Header], framing: bytes) -> bytes:
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        close = b"" if self._keep else b"connection: close\r\n"
+        return b"".join((STATUS_LINES[status], lines, framing, close, b"\r\n"))
+
+    def _end(self) -> None:
+        self.finished = True
+        self.source = None
+        self._line.answered(keep=self._keep)

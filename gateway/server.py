@@ -1,0 +1,55 @@
+"""The front: listens, holds the clients' connections, ends those that are past their time, drains.
+
+Rule: a server that drains accepts no more and lets what runs end.
+"""
+
+import asyncio
+import ssl
+
+from gateway.client_connection import ClientConnection, Handle, Limits, Refuse
+from gateway.clock import Clock
+from gateway.tasks import Tasks
+
+
+class Server:
+    """Listens, holds the connections, ends those that are past their time."""
+
+    def __init__(self, handle: Handle, refuse: Refuse, tasks: Tasks, clock: Clock, limits: Limits):
+        self.handle = handle
+        self.refuse = refuse
+        self.tasks = tasks
+        self.clock = clock
+        self.limits = limits
+        self.connections: set[ClientConnection] = set()
+        self.draining = False
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+        """Begin to accept; gives the port (the one asked for, or a free one for 0). Raises `OSError` if it is taken."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: ClientConnection(self), host, port, ssl=tls, reuse_address=True, backlog=4096
+        )
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    def sweep(self) -> None:
+        """Called about twice a second."""
+        now = self.clock()
+        for connection in [late for late in self.connections if late.deadline < now]:
+            connection.timed_out()
+        oldest = now - self.limits.unread_seconds
+        for connection in [slow for slow in self.connections if slow.unread_since < oldest]:
+            connection.cut()
+
+    async def drain(self, seconds: float) -> bool:
+        """Accept no more, let what runs end; true when all ended within `seconds`."""
+        self.draining = True
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections):
+            connection.close_when_idle()
+        return await self.tasks.drain(seconds)
+
+    def close(self) -> None:
+        for connection in list(self.connections):
+            connection.cut()
