@@ -1,0 +1,68 @@
+"""Chooses the replica for a call.
+
+The rule: least outstanding work, in seconds; the session's home wins while it is at most a slack behind. Affinity
+is a score and no switch: a busy home loses one call, not the session. Equals take turns, so that an idle pool does
+not send everything to its first replica.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from backends.demand import Demand
+
+# Sums of floats that should be equal differ in their last digits.
+_TIE_SECONDS: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """One replica as this process sees it.
+
+    `prefill_seconds`: predicted prefill of calls that have not had their first token; `decode_seconds`: predicted
+    decode of all calls in flight. `max_concurrent` None means no limit.
+    """
+
+    name: str
+    in_flight: int = 0
+    max_concurrent: int | None = None
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    draining: bool = False
+    healthy: bool = True
+    ejected: bool = False
+
+    @property
+    def work_seconds(self) -> float:
+        return self.prefill_seconds + self.decode_seconds
+
+    @property
+    def full(self) -> bool:
+        return self.max_concurrent is not None and self.in_flight >= self.max_concurrent
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it may take calls at all, be it full or not."""
+        return self.healthy and not self.draining and not self.ejected
+
+
+def select(
+    replicas: Sequence[ReplicaState],
+    demand: Demand,
+    *,
+    affinity_slack_seconds: float,
+    tie: int,
+    exclude: frozenset[str] = frozenset(),
+) -> str | None:
+    """The name of the replica to use, or None if none has room. `tie` is any number that grows from call to call."""
+    free = [state for state in replicas if state.eligible and not state.full and state.name not in exclude]
+    if not free:
+        return None
+    least = min(state.work_seconds for state in free)
+    for state in free:
+        if state.name == demand.home and state.work_seconds <= least + affinity_slack_seconds:
+            return state.name
+    idlest = [state for state in free if state.work_seconds <= least + _TIE_SECONDS]
+    fewest = min(state.in_flight for state in idlest)
+    equals = [state.name for state in idlest if state.in_flight == fewest]
+    return equals[tie % len(equals)]

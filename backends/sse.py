@@ -1,0 +1,144 @@
+"""Watches one event stream on its way to the client and keeps what the gateway must know about it.
+
+The rule: the bytes that arrived are the bytes that leave. One thing alone is ever removed, the usage frame that the
+client did not ask for (`choices` empty, `usage` an object). A frame is decoded only when it can matter. A frame
+that is not finished is held back only while it could still be that usage frame; no client can show a token before
+the blank line that ends its frame, so holding a part of a frame delays nothing visible.
+"""
+
+import re
+from typing import Final, Literal
+
+from backends.frames import Facts, Usage, payload_of, read_frame
+
+__all__ = ["Scanner", "Usage", "Verdict"]
+
+Verdict = Literal["complete", "truncated", "error"]
+
+# Two line ends in a row, each of them CRLF, CR or LF (WHATWG HTML, "Server-sent events"). Atomic, or the two halves
+# of one CRLF would pass for two line ends.
+_BORDER: Final = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
+_LONGEST_BORDER_BYTES: Final = 4
+
+# Real usage frames have under 1 kB. The bound belongs to the definition of a removable frame, so that where the
+# network cuts the stream never decides what is removed.
+_MAX_USAGE_FRAME_BYTES: Final = 65_536
+
+
+class Scanner(Facts):
+    """Scanner of one reply. Feed it every piece of the body in order, then call `finish`.
+
+    `strip_usage`: remove the usage frame. `choices`: how many choices must finish before an end of file without
+    `[DONE]` counts as complete (n, times the number of prompts). The facts are attributes, see `Facts`.
+    """
+
+    __slots__ = ("_after_cr", "_calm", "_choices", "_dropped", "_held", "_sent_bytes", "_strip_usage", "tail")
+
+    def __init__(self, *, strip_usage: bool, choices: int = 1) -> None:
+        super().__init__()
+        self.tail = b""
+        self._strip_usage = strip_usage
+        self._choices = choices
+        self._held = bytearray()  # the unfinished frame
+        self._sent_bytes = 0  # how much of it has left already
+        self._after_cr = False  # the last frame ended in CR: an LF that comes next belongs to it
+        self._dropped = False  # the last frame was removed
+        self._calm = False  # nothing held, first content seen: pieces of plain frames may pass unread
+
+    def feed(self, data: bytes) -> bytes:
+        """The bytes to send on for `data`; the same object when nothing is removed or held."""
+        if self._calm and (frames := _plain_frames(data)):
+            self.frames += frames
+            return data
+        forwarded = self._scan(data)
+        self._calm = self.first_content and not self._held and not self._after_cr
+        return forwarded if self._strip_usage else data
+
+    def finish(self) -> Verdict:
+        """Call at the end of the body. `tail` then holds bytes never sent on: send them if the verdict is `complete`.
+
+        `error`: an error frame came. `truncated`: neither `[DONE]` nor every choice's finish reason came.
+        """
+        if self._held:
+            frame, sent = bytes(self._held), self._sent_bytes
+            self._held.clear()
+            self.tail = b"" if self._remove(frame) or not self._strip_usage else frame[sent:]
+        if self.error is not None:
+            return "error"
+        return "complete" if self.done or len(self.finish_reasons) >= self._choices else "truncated"
+
+    @property
+    def at_border(self) -> bool:
+        """Whether what has been sent on ends with a whole frame, so that a frame of our own may follow it as it is."""
+        return self._sent_bytes == 0 if self._strip_usage else not self._held
+
+    def _scan(self, data: bytes) -> bytes:
+        out = bytearray()
+        rest = self._end_crlf(data, out)
+        start = max(0, len(self._held) - _LONGEST_BORDER_BYTES + 1)
+        self._held += rest
+        taken = 0
+        for border in _BORDER.finditer(self._held, start):
+            frame = bytes(self._held[taken : border.end()])
+            taken = border.end()
+            self._dropped = self._remove(frame)
+            if not self._dropped:
+                out += frame[self._sent_bytes :]
+            self._sent_bytes = 0
+        if taken:
+            self._after_cr = taken == len(self._held) and self._held.endswith(b"\r")
+            del self._held[:taken]
+        if len(self._held) > _MAX_USAGE_FRAME_BYTES:
+            out += self._held[self._sent_bytes :]
+            self._sent_bytes = len(self._held)
+        return data if len(out) == len(data) and out == data else bytes(out)
+
+    def _end_crlf(self, data: bytes, out: bytearray) -> bytes:
+        if not (self._after_cr and data):
+            return data
+        self._after_cr = False
+        if not data.startswith(b"\n"):
+            return data
+        if not self._dropped:
+            out += b"\n"
+        return data[1:]
+
+    def _remove(self, frame: bytes) -> bool:
+        """Take in one frame; True if it must not be sent on."""
+        payload = payload_of(frame)
+        if payload is None:
+            return False
+        self.frames += 1
+        if self.first_content and not _eventful(frame):
+            return False
+        usage_only = read_frame(self, payload)
+        return usage_only and self._strip_usage and len(frame) <= _MAX_USAGE_FRAME_BYTES
+
+
+def _plain_frames(data: bytes) -> int:
+    """How many frames `data` is made of, if it is whole frames and none of them needs reading; else 0."""
+    if not (data.startswith(b"data:") and data.endswith(b"\n\n")) or b"\r" in data or _eventful(data):
+        return 0
+    borders = data.count(b"\n\n")
+    if borders > 1 and data.count(b"\n\ndata:") != borders - 1:
+        return 0
+    return 0 if data.endswith(b"\n\n\n") else borders
+
+
+def _eventful(data: bytes) -> bool:
+    """Whether a frame in `data` may carry usage, an error, a finish reason or the end.
+
+    Inside a JSON string a quote is escaped, so that text a model writes cannot look like one of these keys. Keys
+    that some engines send as null on every frame count only when they are not null.
+    """
+    return (
+        b'"error"' in data
+        or b"[DONE]" in data
+        or (b'"finish_reason"' in data and _set(data, b'"finish_reason"'))
+        or (b'"usage"' in data and _set(data, b'"usage"'))
+        or (b'"generated_text"' in data and _set(data, b'"generated_text"'))
+    )
+
+
+def _set(data: bytes, key: bytes) -> bool:
+    return data.count(key) != data.count(key + b":null")
