@@ -1,0 +1,83 @@
+"""One command on its way to the store, the errors it may end in, and the settings all parts of the store share.
+
+Rule: every call ends, by its reply, by an error of this module, or at its deadline; nothing else escapes the store.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from budgets.script import Argument, Script
+
+
+class StoreError(Exception):
+    """The store did not do what was asked. `retryable`: the same call may succeed later."""
+
+    retryable = False
+
+
+class StoreUnavailable(StoreError):
+    """The store is away, too slow, or changing its primary. The call may or may not have been carried out."""
+
+    retryable = True
+
+
+class StoreRejected(StoreError):
+    """The store answered with an error: a wrong password, a right that is missing, a defect of a script."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """How patient the store is. Times in seconds.
+
+    `call_timeout_seconds` bounds every call of the hot path; `misses_to_open` timeouts in a row, with no reply in
+    time between them, take the connection down, and calls fail at once until a new one has answered in time.
+    """
+
+    call_timeout_seconds: float = 0.05
+    connect_timeout_seconds: float = 1.0
+    misses_to_open: int = 3
+    first_backoff_seconds: float = 0.05
+    longest_backoff_seconds: float = 2.0
+
+
+class StoreCounters:
+    """What /metrics shows. Plain integers, changed on the loop's thread only."""
+
+    __slots__ = ("calls", "connects", "failures", "round_trips", "timeouts")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.round_trips = 0  # batches written: the calls of one loop turn share one
+        self.timeouts = 0
+        self.failures = 0
+        self.connects = 0
+
+
+class Call:
+    """A command and the future of its reply. It may be sent more than once: after NOSCRIPT, MOVED or ASK."""
+
+    __slots__ = ("asking", "command", "deadline", "future", "hops", "script")
+
+    def __init__(
+        self, command: tuple[Argument, ...], future: "asyncio.Future[object]", deadline: float, script: Script | None
+    ) -> None:
+        self.command = command
+        self.future = future
+        self.deadline = deadline
+        self.script = script
+        self.hops = 0
+        self.asking = False
+
+    def succeed(self, reply: object) -> None:
+        if not self.future.done():
+            self.future.set_result(reply)
+
+    def fail(self, error: StoreError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def whole_script(self) -> None:
+        """Send the source next time: the server does not know the script yet."""
+        assert self.script is not None
+        self.command = ("EVAL", self.script.source, *self.command[2:])
+        self.script = None

@@ -1,0 +1,134 @@
+"""One connection to one server, shared by all requests: commands go out in one write per loop turn.
+
+Rule: replies come in the order of the commands, so a queue is all that matches them. A call that is given up keeps
+its place in the queue until its reply has come. When the connection ends, everything in the queue ends with it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import hiredis
+
+from gateway.store_call import Call, StoreCounters, StoreUnavailable
+
+OnError = Callable[[Call, str], None]
+_NOTHING = object()
+_ASKING = hiredis.pack_command(("ASKING",))
+
+
+class Connection(asyncio.Protocol):
+    """Commands out, replies in. `on_error(call, message)` decides what an error reply means."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        counters: StoreCounters,
+        on_error: OnError,
+        on_lost: Callable[[], None],
+        misses_to_open: int,
+    ) -> None:
+        self._loop = loop
+        self._counters = counters
+        self._misses_to_open = misses_to_open
+        self._on_error = on_error
+        self._on_lost = on_lost
+        self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._waiting: deque[Call] = deque()
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._misses = 0  # timeouts since a reply last came in time
+
+    @property
+    def alive(self) -> bool:
+        return self._transport is not None
+
+    def send(self, call: Call) -> None:
+        """Queue a call; it leaves at the end of this turn of the loop."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        if call.asking:
+            self._out.append(_ASKING)
+            self._waiting.append(self._nobody(call.deadline))
+        self._out.append(hiredis.pack_command(cast("tuple[Any]", call.command)))
+        self._waiting.append(call)
+        self._counters.calls += 1
+        if self._timer is None or call.deadline < self._timer.when():
+            self._set_timer(call.deadline)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not _NOTHING:
+                self._answer(self._waiting.popleft(), reply)
+        except (hiredis.ProtocolError, IndexError):
+            self.abort()  # not a Redis server, or out of step: nothing that follows can be trusted
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._out.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        self._on_lost()  # first, so that whoever wakes up below already finds the connection gone
+        for call in waiting:
+            call.fail(StoreUnavailable("the connection to the store ended"))
+
+    # Inside
+
+    def _nobody(self, deadline: float) -> Call:
+        """A place in the queue for a reply that nobody waits for."""
+        call = Call((), self._loop.create_future(), deadline, None)
+        call.future.cancel()
+        return call
+
+    def _flush(self) -> None:
+        out = self._out
+        if self._transport is not None and out:
+            self._counters.round_trips += 1
+            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+        self._out = []
+
+    def _answer(self, call: Call, reply: object) -> None:
+        if call.future.done():
+            return
+        self._misses = 0
+        if isinstance(reply, hiredis.ReplyError):
+            self._on_error(call, str(reply))
+        else:
+            call.future.set_result(reply)
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._look_again)
+
+    def _look_again(self) -> None:
+        # After a stall of the loop itself the replies may be lying in the socket: let it read once before judging.
+        self._timer = self._loop.call_later(0.001, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late = [call for call in self._waiting if call.deadline <= now and not call.future.done()]
+        for call in late:
+            call.fail(StoreUnavailable("the store did not answer in time"))
+        if late:
+            self._counters.timeouts += len(late)
+            self._misses += 1
+        if self._misses >= self._misses_to_open:
+            self.abort()  # what still waits here would wait in vain; a new connection has to prove itself first
+        pending = [call.deadline for call in self._waiting if not call.future.done()]
+        if pending:
+            self._set_timer(min(pending))
