@@ -186,13 +186,12 @@ def _short_temp_folder() -> str:
 def _wait_until_ready(server: EmbeddedServer, path: str, ready_seconds: float) -> None:
     deadline = time.monotonic() + ready_seconds
     while not _answers(path):
-        if not server.alive():
-            raise EmbeddedError(f"the embedded Valkey did not start: {_last_words(server.folder)}")
+        trouble = "" if server.alive() else "did not start"
         if time.monotonic() > deadline:
+            trouble = f"did not answer within {ready_seconds:g} s"
+        if trouble:
             server.close()
-            raise EmbeddedError(
-                f"the embedded Valkey did not answer within {ready_seconds:g} s: {_last_words(server.folder)}"
-            )
+            raise EmbeddedError(f"the embedded Valkey {trouble}: {_last_words(server.folder)}")
         time.sleep(0.005)
 
 
