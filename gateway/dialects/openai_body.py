@@ -1,0 +1,135 @@
+"""What the three OpenAI request bodies share: how they are parsed and what is read out of every one of them.
+
+Rule: only what the pipeline needs is decoded; everything else stays raw. Numbers given as strings are accepted, as the
+engines accept them.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from gateway.dialects.base import OWNED
+from gateway.dialects.fields import top_level
+from gateway.errors import InvalidRequest
+from gateway.identity import SessionHints
+
+Raw = msgspec.Raw | msgspec.UnsetType
+
+
+class StreamOptions(msgspec.Struct):
+    """`stream_options` as far as it matters."""
+
+    include_usage: bool | None = None
+
+
+class OpenAIBody(msgspec.Struct, kw_only=True):
+    """The fields that all bodies may have."""
+
+    model: str
+    stream: bool | None = None
+    n: int | None = None
+    session_id: object = None
+    previous_response_id: object = None
+    conversation: object = None
+    prompt_cache_key: object = None
+    metadata: object = None
+    stream_options: Raw = msgspec.UNSET
+    max_tokens: Raw = msgspec.UNSET
+    max_completion_tokens: Raw = msgspec.UNSET
+    cache_salt: Raw = msgspec.UNSET
+    priority: Raw = msgspec.UNSET
+    request_id: Raw = msgspec.UNSET
+    kv_transfer_params: Raw = msgspec.UNSET
+    ec_transfer_params: Raw = msgspec.UNSET
+    chat_template: Raw = msgspec.UNSET
+    mm_processor_kwargs: Raw = msgspec.UNSET
+    bootstrap_host: Raw = msgspec.UNSET
+    bootstrap_port: Raw = msgspec.UNSET
+    bootstrap_room: Raw = msgspec.UNSET
+    rid: Raw = msgspec.UNSET
+    extra_key: Raw = msgspec.UNSET
+    session_params: Raw = msgspec.UNSET
+    routed_dp_rank: Raw = msgspec.UNSET
+    data_parallel_rank: Raw = msgspec.UNSET
+
+
+Body = TypeVar("Body", bound=OpenAIBody)
+_OPTIONS = msgspec.json.Decoder(StreamOptions | None)
+_NUMBER = msgspec.json.Decoder(int | None, strict=False)
+
+
+def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
+    """Raises `InvalidRequest`, naming the field and what was expected there."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at ")
+        param = path.strip("`").removeprefix("$.") or None
+        raise InvalidRequest(f"{what} in the request body{f' at `{param}`' if param else ''}.", param=param) from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
+    except (RecursionError, UnicodeDecodeError):
+        raise InvalidRequest("The request body is nested too deeply or is not UTF-8.") from None
+
+
+def present(raw: bytes, body: OpenAIBody) -> dict[str, bytes]:
+    """The owned fields that the client sent, as raw JSON. Raises `InvalidRequest` if one was sent twice."""
+    found = {"model": b""}
+    for name in OWNED[1:]:
+        if (value := getattr(body, name)) is not msgspec.UNSET:
+            found[name] = bytes(value)
+    if any(raw.count(b'"%b"' % name.encode()) > 1 for name in found):
+        top_level(raw)  # the name may stand deeper, in a tool's schema: only the walk can tell
+    return found
+
+
+def wants_usage(body: OpenAIBody) -> bool:
+    """Whether the client asked for the usage frame. Raises `InvalidRequest` for malformed options."""
+    if isinstance(body.stream_options, msgspec.UnsetType):
+        return False
+    try:
+        options = _OPTIONS.decode(body.stream_options)
+    except msgspec.ValidationError:
+        raise InvalidRequest("`stream_options` must be an object.", param="stream_options") from None
+    return bool(options and options.include_usage)
+
+
+def limit_of(body: OpenAIBody) -> int | None:
+    """The client's limit on generated tokens, `max_completion_tokens` before `max_tokens`; `None` if it gave none."""
+    for name, raw in (("max_completion_tokens", body.max_completion_tokens), ("max_tokens", body.max_tokens)):
+        if isinstance(raw, msgspec.UnsetType):
+            continue
+        try:
+            value = _NUMBER.decode(raw)
+        except msgspec.ValidationError:
+            raise InvalidRequest(f"`{name}` must be a whole number.", param=name) from None
+        if value is not None:
+            if value < 1:
+                raise InvalidRequest(f"`{name}` must be at least 1, got {value}.", param=name)
+            return value
+    return None
+
+
+def choices_of(body: OpenAIBody) -> int:
+    """`n`, at least 1. Raises `InvalidRequest` outside 1 to 128."""
+    count = 1 if body.n is None else body.n
+    if not 1 <= count <= 128:
+        raise InvalidRequest(f"`n` must be between 1 and 128, got {count}.", param="n")
+    return count
+
+
+def hints_of(body: OpenAIBody) -> SessionHints:
+    """What in the body may name a session."""
+    metadata = body.metadata if isinstance(body.metadata, dict) else {}
+    return SessionHints(
+        session_id=_text(body.session_id),
+        previous_response_id=_text(body.previous_response_id),
+        conversation=_text(body.conversation),
+        prompt_cache_key=_text(body.prompt_cache_key),
+        metadata_session_id=_text(metadata.get("session_id")),
+        metadata_user_id=_text(metadata.get("user_id")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

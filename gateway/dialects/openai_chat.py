@@ -1,0 +1,98 @@
+"""`POST /v1/chat/completions` of the OpenAI API.
+
+Rule: messages stay wire bytes until a policy may act on them. Media count at a media cost, not at the length of their
+base64 text, so a picture does not look like a million tokens.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gateway.call import Call
+from gateway.dialects.fields import edited
+from gateway.dialects.openai import OpenAIDialect
+from gateway.dialects.openai_body import (
+    OpenAIBody,
+    choices_of,
+    hints_of,
+    limit_of,
+    parsed,
+    present,
+    wants_usage,
+)
+from gateway.dialects.openai_messages import neutral, with_text
+from gateway.errors import InvalidRequest
+from policies.conversation import Message
+from policies.edit import DropMessages, Edit, ReplaceText
+
+MEDIA_BYTES: Final = 4_096
+"""What one picture or sound adds to the byte bound: between 1,000 and 5,000 tokens at the engines we know."""
+
+_DATA_URI: Final = re.compile(rb'"(?:data:[^"\\]{256,}|[A-Za-z0-9+/=]{4096,})"')
+
+
+class ChatBody(OpenAIBody, kw_only=True):
+    """A chat request as far as we read it."""
+
+    messages: list[msgspec.Raw]
+    tools: msgspec.Raw = msgspec.Raw(b"")
+
+
+_DECODER = msgspec.json.Decoder(ChatBody, strict=False)
+
+
+class OpenAIChat(OpenAIDialect):
+    """The dialect of chat completions."""
+
+    engine_path = "/v1/chat/completions"
+
+    def parse(self, body: bytes) -> Call:
+        chat = parsed(_DECODER, body)
+        if not chat.messages:
+            raise InvalidRequest("`messages` must hold at least one message.", param="messages")
+        messages = tuple([bytes(message) for message in chat.messages])
+        overhead = bytes(chat.tools)
+        return Call(
+            dialect=self,
+            body=body,
+            model=chat.model,
+            stream=bool(chat.stream),
+            wants_usage=wants_usage(chat),
+            messages=messages,
+            content_bytes=sum(map(countable_bytes, messages)) + len(overhead),
+            overhead=overhead,
+            max_tokens=limit_of(chat),
+            choices=choices_of(chat),
+            present=present(body, chat),
+            hints=hints_of(chat),
+        )
+
+    def messages(self, call: Call, digests: Sequence[bytes]) -> tuple[Message, ...]:
+        return neutral(call.messages, digests)
+
+    def countable(self, message: Message) -> str:
+        called = "".join(f"\n{call.name}{call.arguments}" for call in message.calls)
+        return f"{message.role}\n{message.text}{called}"
+
+    def render(self, call: Call, edits: Sequence[Edit]) -> bytes:
+        if not edits:
+            return call.body
+        kept: list[bytes | None] = list(call.messages)
+        for edit in edits:
+            match edit:
+                case ReplaceText():
+                    kept[edit.at] = with_text(call.messages[edit.at], edit.text)
+                case DropMessages():
+                    kept[edit.start : edit.stop] = [None] * (edit.stop - edit.start)
+        messages = b"[" + b",".join(message for message in kept if message is not None) + b"]"
+        return edited(call.body, {"messages": messages}, {"messages": b""})
+
+
+def countable_bytes(message: bytes) -> int:
+    """An upper bound of what a message's text can cost in tokens: its bytes, media at their own price."""
+    if len(message) < MEDIA_BYTES or (b"base64" not in message and b'"data"' not in message):
+        return len(message)
+    text, media = _DATA_URI.subn(b"", message)
+    return len(text) + media * MEDIA_BYTES

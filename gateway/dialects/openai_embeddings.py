@@ -1,0 +1,38 @@
+"""`POST /v1/embeddings` of the OpenAI API: prefill without decode.
+
+Rule: nothing is generated, so nothing is reserved for generation and the call is prefill-heavy by nature.
+"""
+
+import msgspec
+
+from gateway.call import Call
+from gateway.dialects.openai import OpenAIDialect
+from gateway.dialects.openai_body import OpenAIBody, parsed, present
+
+
+class EmbeddingBody(OpenAIBody, kw_only=True):
+    """An embedding request as far as we read it."""
+
+    input: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_DECODER = msgspec.json.Decoder(EmbeddingBody, strict=False)
+
+
+class OpenAIEmbeddings(OpenAIDialect):
+    """The dialect of embeddings."""
+
+    engine_path = "/v1/embeddings"
+
+    def parse(self, body: bytes) -> Call:
+        embedding = parsed(_DECODER, body)
+        text = bytes(embedding.input)
+        return Call(
+            dialect=self,
+            body=body,
+            model=embedding.model,
+            content_bytes=len(text),
+            overhead=text,
+            generates=False,
+            present=present(body, embedding),
+        )

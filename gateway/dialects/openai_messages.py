@@ -1,0 +1,119 @@
+"""OpenAI chat messages: wire bytes to the neutral form that policies read, and replaced text back to wire bytes.
+
+Rule: tolerant in reading (null content, part lists, unknown roles), exact in writing: a message that no edit touches
+is never re-encoded, and a touched one keeps every field but its text.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from policies.conversation import Message, Role, ToolCall
+
+_ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool"))
+_REASONING: Final = ("reasoning", "reasoning_content", "thinking_blocks")
+
+
+def neutral(raws: Sequence[bytes], digests: Sequence[bytes]) -> tuple[Message, ...]:
+    """The messages of a conversation; a tool answer takes its tool's name from the call it answers."""
+    names: dict[str, str] = {}
+    messages = []
+    for raw, digest in zip(raws, digests, strict=True):
+        wire = decoded(raw)
+        calls = _calls(wire)
+        names.update((call.id.strip(), call.name) for call in calls)
+        messages.append(_message(wire, digest, calls, names))
+    return tuple(messages)
+
+
+def decoded(raw: bytes) -> Mapping[str, Any]:
+    """One message as an object; what cannot be read as one is empty. Lone surrogates are kept for the engine."""
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            value = json.loads(raw)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def with_text(raw: bytes, text: str) -> bytes:
+    """The message with its text replaced: a string stays a string, a list keeps its parts that are not text."""
+    wire = dict(decoded(raw))
+    content = wire.get("content")
+    if isinstance(content, list):
+        others = [part for part in content if not _is_text(part)]
+        wire["content"] = [{"type": "text", "text": text}, *others]
+    else:
+        wire["content"] = text
+    return msgspec.json.encode(_without_surrogates(wire))
+
+
+def text_of(content: object) -> str:
+    """The text parts of a content, joined by line ends; empty for null."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(str(part.get("text") or "") for part in content if _is_text(part))
+
+
+def _message(wire: Mapping[str, Any], digest: bytes, calls: tuple[ToolCall, ...], names: Mapping[str, str]) -> Message:
+    role = cast(Role, wire.get("role") if wire.get("role") in _ROLES else "user")
+    content = wire.get("content")
+    answers = wire.get("tool_call_id") if role == "tool" else None
+    answered = names.get(answers.strip()) if isinstance(answers, str) else None
+    return Message(
+        role=role,
+        digest=digest,
+        tokens=0,
+        text=text_of(content),
+        calls=calls,
+        answers=answers if isinstance(answers, str) else None,
+        name=answered or _text(wire.get("name")),
+        media=sum(not _is_text(part) for part in content) if isinstance(content, list) else 0,
+        reasoning=any(wire.get(field) for field in _REASONING),
+        cache_control=_markers(wire),
+    )
+
+
+def _calls(wire: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    listed = wire.get("tool_calls")
+    if not isinstance(listed, list):
+        return ()
+    return tuple(_call(item) for item in listed if isinstance(item, dict))
+
+
+def _call(item: Mapping[str, Any]) -> ToolCall:
+    function = item.get("function")
+    function = function if isinstance(function, dict) else {}
+    identity = item.get("id") or item.get("call_id")
+    return ToolCall(str(identity or ""), _text(function.get("name")) or "", _text(function.get("arguments")) or "")
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, dict) and (part.get("type") in ("text", "input_text") or set(part) == {"text"})
+
+
+def _markers(wire: Mapping[str, Any]) -> int:
+    content = wire.get("content")
+    parts = content if isinstance(content, list) else []
+    return sum(isinstance(part, dict) and "cache_control" in part for part in [wire, *parts])
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Strings with lone surrogates cannot be written as UTF-8: each becomes U+FFFD. Other values stay as they are."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
