@@ -1,0 +1,157 @@
+"""What `/metrics` shows: plain counters that the pipeline adds to, rendered when somebody scrapes.
+
+Rule: adding to a metric is an addition in a dict, never a lock or a log line; the number of tenants shown is capped, so
+that labels cannot grow without bound.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+Labels = tuple[str, ...]
+
+TTFT_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
+TOKEN_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5)
+MAX_TENANTS: Final = 1_000
+OTHER: Final = "other"
+
+
+class Counts:
+    """A counter: `counts[labels] += n`, by `add`."""
+
+    __slots__ = ("help", "labels", "name", "values")
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        self.name, self.help, self.labels = name, description, labels
+        self.values: dict[Labels, float] = defaultdict(float)
+
+    def add(self, amount: float, *labels: str) -> None:
+        self.values[labels] += amount
+
+    def family(self) -> Metric:
+        family = CounterMetricFamily(self.name, self.help, labels=self.labels)
+        for labels, value in list(self.values.items()):
+            family.add_metric(labels, value)
+        return family
+
+
+class Series:
+    """One histogram of one set of labels. `observe` is on the path of every token."""
+
+    __slots__ = ("_bounds", "buckets", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.buckets[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        running, rows = 0, []
+        for bound, count in zip([*map(str, self._bounds), "+Inf"], self.buckets, strict=True):
+            running += count
+            rows.append((bound, float(running)))
+        return rows
+
+
+class Histogram:
+    """Histograms by label."""
+
+    __slots__ = ("_bounds", "help", "labels", "name", "series")
+
+    def __init__(self, name: str, description: str, bounds: Sequence[float], *labels: str) -> None:
+        self.name, self.help, self.labels, self._bounds = name, description, labels, bounds
+        self.series: dict[Labels, Series] = {}
+
+    def of(self, *labels: str) -> Series:
+        if (series := self.series.get(labels)) is None:
+            series = self.series[labels] = Series(self._bounds)
+        return series
+
+    def family(self) -> Metric:
+        family = HistogramMetricFamily(self.name, self.help, labels=self.labels)
+        for labels, series in list(self.series.items()):
+            family.add_metric(labels, buckets=series.cumulative(), sum_value=series.total)
+        return family
+
+
+Gauge = tuple[str, str, tuple[str, ...], Callable[[], Iterable[tuple[Labels, float]]]]
+"""Name, help, label names, and what reads the present values."""
+
+
+class Metrics(Collector):
+    """All metrics of one gateway process. `phase` is the phase of the call: prefill-heavy or decode-heavy."""
+
+    def __init__(self) -> None:
+        self.requests = Counts("kvgate_requests", "Requests, by how they ended.", "tenant", "tier", "pool", "outcome")
+        self.tokens = Counts(
+            "kvgate_tokens", "Tokens: prefill (uncached), cached, decode.", "tenant", "model", "pool", "kind"
+        )
+        self.estimated = Counts("kvgate_requests_estimated", "Calls settled without the engine's usage.", "tenant")
+        self.removed = Counts("kvgate_context_removed_tokens", "Tokens removed before sending.", "policy", "mode")
+        self.edits = Counts("kvgate_context_edits", "Edits made before sending.", "policy", "mode")
+        self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "invariant")
+        self.kv_read = Counts(
+            "kvgate_kv_read_bytes", "KV-cache bytes re-read while decoding (closed form).", "tenant", "model", "pool"
+        )
+        self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
+        self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
+        self.faults = Counts("kvgate_task_failures", "Background tasks that failed.", "task")
+        self.ttft = Histogram(
+            "kvgate_time_to_first_token_seconds", "Request in to first token out.", TTFT_SECONDS, "phase", "pool"
+        )
+        self.itl = Histogram(
+            "kvgate_inter_token_latency_seconds", "Each gap between tokens.", TOKEN_SECONDS, "phase", "pool"
+        )
+        self.tpot = Histogram(
+            "kvgate_time_per_output_token_seconds",
+            "(end to end - TTFT) / (decode tokens - 1), per call.",
+            TOKEN_SECONDS,
+            "phase",
+            "pool",
+        )
+        self._gauges: list[Gauge] = []
+        self._tenants: set[str] = set()
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def tenant(self, name: str) -> str:
+        """The label for a tenant: its name, or `other` once `MAX_TENANTS` have been seen."""
+        if name in self._tenants:
+            return name
+        if len(self._tenants) >= MAX_TENANTS:
+            return OTHER
+        self._tenants.add(name)
+        return name
+
+    def gauge(
+        self,
+        name: str,
+        description: str,
+        labels: tuple[str, ...],
+        read: Callable[[], Iterable[tuple[Labels, float]]],
+    ) -> None:
+        """A value that is read when somebody scrapes."""
+        self._gauges.append((name, description, labels, read))
+
+    def collect(self) -> Iterator[Metric]:
+        for counted in vars(self).values():
+            if isinstance(counted, Counts | Histogram):
+                yield counted.family()
+        for name, description, labels, read in self._gauges:
+            family = GaugeMetricFamily(name, description, labels=labels)
+            for values, value in read():
+                family.add_metric(values, value)
+            yield family
+
+    def render(self) -> bytes:
+        """The text exposition format."""
+        return generate_latest(self._registry)

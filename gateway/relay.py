@@ -1,0 +1,88 @@
+"""Streamed bytes from the engine to the client, as they come; facts and clocks on the side.
+
+Rule: nothing per chunk but one scan and one write. The head of the answer leaves with its first bytes, so that an
+engine that dies before them can still be replaced.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from backends.exchange import Exchange, UpstreamFailed
+from backends.sse import Scanner, Verdict
+from gateway.clock import Clock
+from gateway.metrics import Series
+from gateway.responder import Header, Responder
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """The model's name as the engine writes it and as the client knows it, both as `"model":"..."` bytes."""
+
+    old: bytes
+    new: bytes
+
+
+class Relay:
+    """One stream. `first_at` is when the first content left, by the clock given; 0 before."""
+
+    def __init__(
+        self,
+        responder: Responder,
+        headers: Sequence[Header],
+        scanner: Scanner,
+        *,
+        clock: Clock,
+        gaps: Series,
+        on_first: Callable[[], None],
+        renaming: Renaming | None = None,
+    ) -> None:
+        self._responder = responder
+        self._headers = headers
+        self._scanner = scanner
+        self._clock = clock
+        self._gaps = gaps
+        self._on_first = on_first
+        self._renaming = renaming
+        self._held = b""
+        self._last_at = 0.0
+        self.first_at = 0.0
+
+    async def run(self, exchange: Exchange) -> Verdict:
+        """Relay until the engine's answer ends. Raises `UpstreamFailed` if it failed before its first byte."""
+        self._responder.source = exchange
+        exchange.pipe(self.received)
+        try:
+            await exchange.done
+        except UpstreamFailed:
+            if not self._responder.started:
+                raise
+        return self._ended()
+
+    def received(self, data: bytes) -> None:
+        """A piece of the body, in order."""
+        out = self._scanner.feed(data)
+        if self._renaming is not None:
+            out = self._renamed(out, self._renaming)
+        if not self._responder.started:
+            self._responder.start(200, self._headers)
+        self._responder.write(out)
+        if self._last_at:
+            now = self._clock()
+            self._gaps.observe(now - self._last_at)
+            self._last_at = now
+        elif self._scanner.first_content:
+            self.first_at = self._last_at = self._clock()
+            self._on_first()
+
+    def _ended(self) -> Verdict:
+        verdict = self._scanner.finish()
+        rest = self._held + (self._scanner.tail if verdict == "complete" else b"")
+        self._responder.write(rest)
+        return verdict
+
+    def _renamed(self, data: bytes, renaming: Renaming) -> bytes:
+        """The name replaced; a beginning of it at the very end of `data` waits for what follows."""
+        data = (self._held + data).replace(renaming.old, renaming.new)
+        keep = next((size for size in range(len(renaming.old) - 1, 0, -1) if data.endswith(renaming.old[:size])), 0)
+        self._held = data[len(data) - keep :]
+        return data[: len(data) - keep]
