@@ -1,0 +1,247 @@
+"""What the emulated engine counts, under the names, types and labels that vLLM 0.32 exposes.
+
+Rule: nothing is exposed under a `vllm:` name that a recorded server did not expose with the same type and labels.
+Seconds are those that a client sees: at `--speed 20` a step that takes a GPU 10 ms is counted as 0.5 ms.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from loadtest.engine_settings import Plant
+from loadtest.scheduler import Scheduler, Step, Token
+from loadtest.sequence import Sequence as Work
+
+CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+STEP_SIZES = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)
+FEW = (1, 2, 5, 10, 20)
+PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
+FIRST = (
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1,
+    2.5,
+    5,
+    7.5,
+    10,
+    20,
+    40,
+    80,
+    160,
+    640,
+    2560,
+)
+GAP = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
+WHOLE = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
+
+COUNTERS: Mapping[str, tuple[str, tuple[str, Sequence[str]] | None]] = {
+    "prefix_cache_queries": ("Prompt tokens looked up in the prefix cache", None),
+    "prefix_cache_hits": ("Prompt tokens found in the prefix cache", None),
+    "external_prefix_cache_queries": ("Prompt tokens asked of another engine", None),
+    "external_prefix_cache_hits": ("Prompt tokens that another engine supplied", None),
+    "num_preemptions": ("Sequences that lost their blocks and start anew", None),
+    "prompt_tokens": ("Prompt tokens of sequences that began to generate", None),
+    "prompt_tokens_cached": ("Prompt tokens that need not be computed, local and external", None),
+    "prompt_tokens_by_source": (
+        "Prompt tokens by where their KV came from",
+        ("source", ("local_compute", "local_cache_hit", "external_kv_transfer")),
+    ),
+    "prompt_tokens_cached_by_source": (
+        "Cached prompt tokens by the tier that held them",
+        ("source", ("device", "host", "p2p", "disk", "external_unspecified")),
+    ),
+    "generation_tokens": ("Tokens generated", None),
+    "request_success": (
+        "Sequences that ended, by reason",
+        ("finished_reason", ("stop", "length", "abort", "error", "repetition")),
+    ),
+    "estimated_flops_per_gpu": ("Floating point operations of one GPU, by the roofline model", None),
+    "estimated_read_bytes_per_gpu": ("Bytes read from the memory of one GPU, by the roofline model", None),
+}
+
+TRANSFER_COUNTERS: Mapping[str, str] = {
+    "nixl_num_failed_transfers": "KV transfers that failed",
+    "nixl_num_kv_expired_reqs": "Prefilled prompts that nobody fetched in time",
+}
+
+HISTOGRAMS: Mapping[str, tuple[str, Sequence[float]]] = {
+    "request_prompt_tokens": ("Prompt tokens of a sequence", SIZES),
+    "request_generation_tokens": ("Tokens that a sequence generated", SIZES),
+    "iteration_tokens_total": ("Tokens computed in one step", STEP_SIZES),
+    "request_max_num_generation_tokens": ("The most tokens that a sequence of a request generated", SIZES),
+    "request_params_n": ("The parameter n", FEW),
+    "request_params_max_tokens": ("The parameter max_tokens", SIZES),
+    "time_to_first_token_seconds": ("From arrival to the first token", FIRST),
+    "inter_token_latency_seconds": ("Between two tokens of a sequence", GAP),
+    "request_time_per_output_token_seconds": ("Mean time between the tokens of a sequence", GAP),
+    "e2e_request_latency_seconds": ("From arrival to the last token", WHOLE),
+    "request_queue_time_seconds": ("From arrival to the first step", WHOLE),
+    "request_inference_time_seconds": ("From the first step to the last token", WHOLE),
+    "request_prefill_time_seconds": ("From the first step to the first token", WHOLE),
+    "request_decode_time_seconds": ("From the first token to the last", WHOLE),
+    "request_num_preemptions": ("How often a sequence was preempted", PREEMPTIONS),
+    "request_prefill_kv_computed_tokens": ("Prompt tokens of a sequence that were computed", SIZES),
+}
+
+
+class EngineMetrics:
+    """One registry for one engine. The driver and the routes tell it what happened; `scrape` writes it down."""
+
+    def __init__(self, model: str, plant: Plant, *, estimate_reads: bool = True, transfers: bool = True) -> None:
+        self._registry = CollectorRegistry()
+        self._labels = {"engine": "0", "model_name": model}
+        self._roofline = plant.roofline if estimate_reads else None
+        self._totals: dict[tuple[str, str], Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._expose_counters(model, transfers)
+        self._expose_histograms(transfers)
+        self._expose_cache_config(plant)
+
+    def scrape(self) -> bytes:
+        """The exposition in text form."""
+        return generate_latest(self._registry)
+
+    def watch(self, scheduler: Scheduler) -> None:
+        """Read the gauges off this scheduler whenever somebody scrapes."""
+        self._gauge("num_requests_running", "Sequences in the batch", lambda: len(scheduler.running))
+        self._gauge("num_requests_waiting", "Sequences not yet in the batch", lambda: len(scheduler.waiting))
+        self._gauge("kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1", lambda: scheduler.pool.usage)
+        reasons = {"capacity": lambda: len(scheduler.waiting), "deferred": lambda: 0}
+        self._gauges("num_requests_waiting_by_reason", "Sequences that wait, by reason", "reason", reasons)
+        states = {"awake": lambda: 1, "weights_offloaded": lambda: 0, "discard_all": lambda: 0}
+        self._gauges("engine_sleep_state", "1 for the state the engine is in", "sleep_state", states)
+
+    def planned(self, step: Step) -> None:
+        """A step begins: who was preempted, who was admitted and what the cache gave them."""
+        self.count("num_preemptions", len(step.preempted))
+        for work in step.admitted:
+            if not work.preemptions:
+                self._looked_up(work)
+
+    def computed(self, step: Step, tokens: Sequence[Token], now_seconds: float) -> None:
+        """A step has ended and generated these tokens."""
+        self.observe("iteration_tokens_total", step.tokens)
+        self.count("generation_tokens", len(tokens))
+        if self._roofline is not None:
+            self.count("estimated_flops_per_gpu", self._roofline.flops(step))
+            self.count("estimated_read_bytes_per_gpu", self._roofline.read_bytes(step))
+        for token in tokens:
+            self._generated(token)
+            if token.sequence.finished:
+                self._ended(token.sequence, now_seconds)
+
+    def asked(self, choices: int, max_tokens: int) -> None:
+        """A request was accepted."""
+        self.observe("request_params_n", choices)
+        self.observe("request_params_max_tokens", max_tokens)
+
+    def transferred(self, transfer_bytes: int, seconds: float) -> None:
+        """The KV of a prompt came from another engine."""
+        self.observe("nixl_bytes_transferred", transfer_bytes)
+        self.observe("nixl_xfer_time_seconds", seconds)
+
+    def count(self, name: str, amount: float = 1, label: str = "") -> None:
+        self._totals[name, label].inc(amount)
+
+    def observe(self, name: str, value: float) -> None:
+        self._histograms[name].observe(value)
+
+    def _looked_up(self, work: Work) -> None:
+        cached = work.cached_tokens or 0
+        external = max(0, work.external_tokens - cached)
+        self.count("prefix_cache_queries", work.prompt_tokens)
+        self.count("prefix_cache_hits", cached)
+        self.count("prompt_tokens_cached_by_source", cached, "device")
+        if work.external_tokens:
+            self.count("external_prefix_cache_queries", work.prompt_tokens - cached)
+            self.count("external_prefix_cache_hits", external)
+            self.count("prompt_tokens_cached_by_source", external, "p2p")
+
+    def _generated(self, token: Token) -> None:
+        if token.index:
+            self.observe("inter_token_latency_seconds", token.gap_seconds)
+            return
+        work = token.sequence
+        self.observe("time_to_first_token_seconds", token.gap_seconds)
+        self.count("prompt_tokens", work.prompt_tokens)
+        self.count("prompt_tokens_cached", work.known_tokens)
+        self.count("prompt_tokens_by_source", work.prompt_tokens - work.known_tokens, "local_compute")
+        self.count("prompt_tokens_by_source", work.cached_tokens or 0, "local_cache_hit")
+        self.count("prompt_tokens_by_source", work.known_tokens - (work.cached_tokens or 0), "external_kv_transfer")
+
+    def _ended(self, work: Work, now_seconds: float) -> None:
+        self.count("request_success", 1, work.finish)
+        decode_seconds = now_seconds - work.first_token_seconds
+        for name, value in (
+            ("request_prompt_tokens", work.prompt_tokens),
+            ("request_generation_tokens", work.generated_tokens),
+            ("request_max_num_generation_tokens", work.generated_tokens),
+            ("request_time_per_output_token_seconds", decode_seconds / max(1, work.generated_tokens - 1)),
+            ("e2e_request_latency_seconds", now_seconds - work.arrived_seconds),
+            ("request_queue_time_seconds", work.scheduled_seconds - work.arrived_seconds),
+            ("request_inference_time_seconds", now_seconds - work.scheduled_seconds),
+            ("request_prefill_time_seconds", work.first_token_seconds - work.scheduled_seconds),
+            ("request_decode_time_seconds", decode_seconds),
+            ("request_num_preemptions", work.preemptions),
+            ("request_prefill_kv_computed_tokens", work.prompt_tokens - work.known_tokens),
+        ):
+            self.observe(name, value)
+
+    def _expose_counters(self, model: str, transfers: bool) -> None:
+        for name, (text, extra) in COUNTERS.items():
+            label, values = extra or ("", ("",))
+            family = Counter(f"vllm:{name}", text, [*self._labels, *filter(None, (label,))], registry=self._registry)
+            for value in values:
+                self._totals[name, value] = family.labels(**self._labels, **({label: value} if label else {}))
+        for name, text in TRANSFER_COUNTERS.items() if transfers else ():
+            self._totals[name, ""] = Counter(f"vllm:{name}", text, list(self._labels), registry=self._registry).labels(
+                **self._labels
+            )
+        refused = Counter(
+            "vllm:admission_rejections", "Requests refused at a queue limit", ["model_name", "reason"],
+            registry=self._registry,
+        )  # fmt: skip
+        for reason in ("max_num_queued_reqs", "max_num_queued_tokens"):
+            self._totals["admission_rejections", reason] = refused.labels(model, reason)
+
+    def _expose_histograms(self, transfers: bool) -> None:
+        tables = dict(HISTOGRAMS)
+        if transfers:
+            tables["nixl_bytes_transferred"] = ("Bytes of one KV transfer", [2.0**power for power in range(10, 41, 3)])
+            tables["nixl_xfer_time_seconds"] = ("Seconds of one KV transfer", FIRST)
+        for name, (text, buckets) in tables.items():
+            family = Histogram(f"vllm:{name}", text, list(self._labels), buckets=buckets, registry=self._registry)
+            self._histograms[name] = family.labels(**self._labels)
+
+    def _expose_cache_config(self, plant: Plant) -> None:
+        sizes = {
+            "block_size": str(plant.limits.block_tokens),
+            "num_gpu_blocks": str(plant.limits.blocks),
+            "kv_cache_size_tokens": str(plant.limits.cache_tokens),
+            "cache_dtype": "auto",
+            "enable_prefix_caching": str(plant.limits.prefix_caching),
+            "engine": "0",
+        }
+        Gauge("vllm:cache_config_info", "The size of the KV cache", list(sizes), registry=self._registry).labels(
+            **sizes
+        ).set(1)
+
+    def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        family = Gauge(f"vllm:{name}", text, list(self._labels), registry=self._registry)
+        family.labels(**self._labels).set_function(read)
+
+    def _gauges(self, name: str, text: str, label: str, reads: Mapping[str, Callable[[], float]]) -> None:
+        family = Gauge(f"vllm:{name}", text, [*self._labels, label], registry=self._registry)
+        for value, read in reads.items():
+            family.labels(**self._labels, **{label: value}).set_function(read)
