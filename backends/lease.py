@@ -1,0 +1,114 @@
+"""A replica, its seat in a pool, and the lease that lets one call use it.
+
+The rule: whatever becomes of a call, what it added to the seat is taken off again exactly once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from backends import breaker
+from backends.breaker import Breaker, Outcome
+from backends.demand import Demand
+from backends.engines.load import Load
+from backends.select import ReplicaState
+
+Judge = Callable[["Seat", Outcome, bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One engine server. `max_concurrent` None means no limit of ours."""
+
+    name: str
+    url: str
+    max_concurrent: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """What the pool knows of one replica. Seats are compared by identity."""
+
+    replica: Replica
+    in_flight: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    breaker: Breaker = breaker.CLOSED
+    draining: bool = False
+    healthy: bool = True
+    load: Load | None = None
+    max_model_len: int | None = None
+
+    def enter(self, demand: Demand) -> None:
+        self.in_flight += 1
+        self.prefill_seconds += demand.prefill_seconds
+        self.decode_seconds += demand.decode_seconds
+
+    def state(self, ejected: bool) -> ReplicaState:
+        return ReplicaState(
+            name=self.replica.name,
+            in_flight=self.in_flight,
+            max_concurrent=self.replica.max_concurrent,
+            prefill_seconds=self.prefill_seconds,
+            decode_seconds=self.decode_seconds,
+            draining=self.draining,
+            healthy=self.healthy,
+            ejected=ejected,
+        )
+
+    def leave(self, prefill_seconds: float, decode_seconds: float) -> None:
+        self.in_flight -= 1
+        self.prefill_seconds -= prefill_seconds
+        self.decode_seconds -= decode_seconds
+        if not self.in_flight:  # what rounding left over would make an idle replica look busy for ever
+            self.prefill_seconds = self.decode_seconds = 0.0
+
+
+class Lease:
+    """The right to use one replica for one call.
+
+    Use it as a context: leaving it gives the lease back as `neutral`, unless `release` said before what was learned.
+    """
+
+    __slots__ = ("_decode_seconds", "_judge", "_prefill_seconds", "_probe", "_released", "_seat")
+
+    def __init__(self, seat: Seat, demand: Demand, judge: Judge, *, probe: bool) -> None:
+        self._seat, self._judge, self._probe, self._released = seat, judge, probe, False
+        self._prefill_seconds, self._decode_seconds = demand.prefill_seconds, demand.decode_seconds
+
+    @property
+    def replica(self) -> Replica:
+        return self._seat.replica
+
+    def first_token(self) -> None:
+        """The prefill is done: its work no longer stands against the replica. Later calls do nothing.
+
+        A probe has then shown what it was sent to show; a long decode must not keep all other calls out.
+        """
+        if self._released:
+            return
+        self._seat.prefill_seconds -= self._prefill_seconds
+        self._prefill_seconds = 0.0
+        if self._probe:
+            self._probe = False
+            self._judge(self._seat, "success", True)
+
+    def release(self, outcome: Outcome) -> None:
+        """Give the lease back. The first outcome counts, later calls do nothing."""
+        if self._released:
+            return
+        self._released = True
+        self._seat.leave(self._prefill_seconds, self._decode_seconds)
+        self._judge(self._seat, outcome, self._probe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release("neutral")
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.replica.name}{' probe' if self._probe else ''}{' released' if self._released else ''}>"
