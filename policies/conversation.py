@@ -1,0 +1,95 @@
+"""What policies read: a conversation as digests, roles, token counts and texts, in no wire format.
+
+Rule: nothing here is ever rendered. The bytes that reach an engine come from the call's own dialect, which looks only
+at the edits; so a field that no policy reads does not belong here.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import xxhash
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+INSTRUCTIONS: frozenset[Role] = frozenset({"system", "developer"})
+"""Roles that are never dropped, replaced or reordered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call inside an assistant message; `arguments` is the JSON text as sent."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `digest` is 16 bytes over its wire form; `tokens` holds the template's share too."""
+
+    role: Role
+    digest: bytes
+    tokens: int
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None
+    name: str | None = None
+    media: int = 0
+    reasoning: bool = False
+    cache_control: int = 0
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Messages in order; `overhead_tokens` is what the tool list and the template's head cost on top."""
+
+    messages: tuple[Message, ...]
+    overhead_tokens: int = 0
+
+    @cached_property
+    def total_tokens(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.overhead_tokens + sum(message.tokens for message in self.messages)
+
+    def turns(self) -> tuple[range, ...]:
+        """The turns as index ranges: a user message with all that answers it, tool calls and results included.
+
+        User messages in a row open one turn together (none of them is answered before the last); instructions
+        between them do not part them. What stands before the first user message belongs to no turn.
+        """
+        starts = list(_turn_starts(self.messages))
+        stops = [*starts[1:], len(self.messages)]
+        return tuple(range(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop)
+
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Every assistant message with calls, followed by the tool messages that answer it, as indices.
+
+        An answer belongs to the nearest earlier message that made a call of that id; ids are compared trimmed. A tool
+        message without such a call is in no group.
+        """
+        groups: dict[int, list[int]] = {}
+        caller: dict[str, int] = {}
+        for at, message in enumerate(self.messages):
+            if message.calls:
+                groups[at] = [at]
+                caller.update((call.id.strip(), at) for call in message.calls)
+            elif message.answers is not None and (owner := caller.get(message.answers.strip())) is not None:
+                groups[owner].append(at)
+        return tuple(tuple(group) for group in groups.values())
+
+    def prefix_digest(self, stop: int) -> bytes:
+        """16 bytes that name the first `stop` messages, in order."""
+        return xxhash.xxh3_128_digest(b"".join(message.digest for message in self.messages[:stop]))
+
+
+def _turn_starts(messages: Sequence[Message]) -> Iterator[int]:
+    previous: Role = "assistant"
+    for at, message in enumerate(messages):
+        if message.role in INSTRUCTIONS:
+            continue
+        if message.role == "user" and previous != "user":
+            yield at
+        previous = message.role

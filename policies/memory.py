@@ -1,0 +1,72 @@
+"""What a session remembers of its edits, so that each is made again to the same bytes on every later turn.
+
+Rule: no text. A trimmed message is remembered by its digest and by where it was cut, never by what was kept; memory that
+cannot be read is no memory (the price is one cold prefix, never a failed request).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+VERSION = 1
+"""Goes up when the same `Trim` would render to other bytes; older memory is then forgotten."""
+
+Form = Literal["text", "json", "wrapped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """How one tool output was trimmed.
+
+    `spans` are the character ranges kept of a text (head, lines of the middle, tail); `level` is the step of the ladder
+    used for JSON; `of_tokens` and `removed_tokens` are the message's tokens before and what the trim saved.
+    """
+
+    digest: bytes
+    form: Form
+    of_tokens: int
+    removed_tokens: int
+    spans: tuple[tuple[int, int], ...] = ()
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where the window begins: message `at` is the first one kept; `prefix` names all messages up to and with it."""
+
+    at: int
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The edits in force in one lane."""
+
+    trims: tuple[Trim, ...] = ()
+    cut: Cut | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The edits made so far, and apart from them those that policies in shadow would have made."""
+
+    enforced: InForce = InForce()
+    shadow: InForce = InForce()
+    version: int = VERSION
+
+    def dumps(self) -> bytes:
+        """As JSON, for the session's record."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def loads(data: bytes) -> "Memory":
+        """From JSON; `EMPTY` for anything that is not memory of this version."""
+        try:
+            memory = msgspec.json.decode(data, type=Memory)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return EMPTY
+        return memory if memory.version == VERSION else EMPTY
+
+
+EMPTY = Memory()
