@@ -59,7 +59,7 @@ class Address:
         """Raises StoreError, in one line that does not repeat the URL (it may hold a password)."""
         try:
             return _parse(url)
-        except (ValueError, KeyError, TypeError, OSError, RedisError) as error:
+        except (ValueError, LookupError, TypeError, OSError, RedisError) as error:
             raise StoreError(
                 "the store URL is not understood; it begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
             ) from error
