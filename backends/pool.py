@@ -29,8 +29,8 @@ Reason = Literal["saturated", "unhealthy", "draining", "timeout"]
 class NoReplica:
     """No lease, and why.
 
-    saturated: the queue is full. timeout: the deadline came first. draining: every replica is. unhealthy: else, no replica
-    that is not excluded may take calls.
+    saturated: the queue is full. timeout: the deadline came first. draining: every replica is. unhealthy: otherwise no
+    replica that is not excluded may take calls.
     """
 
     reason: Reason
@@ -79,7 +79,7 @@ class Pool:
     async def lease(
         self, demand: Demand, exclude: frozenset[str] = frozenset(), *, deadline: float
     ) -> Lease | NoReplica:
-        """A lease on the best replica outside `exclude`; waits for a free one until `deadline`, in the clock's seconds."""
+        """A lease on the best replica outside `exclude`; waits for a free one until `deadline`, on the pool's clock."""
         self._dispatch()  # a breaker may have become half open since; those who wait go first
         answer = self._answer(demand, exclude, self._states())
         if answer is not None:
