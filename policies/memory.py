@@ -1,7 +1,7 @@
 """What a session remembers of its edits, so that each is made again to the same bytes on every later turn.
 
-Rule: no text. A trimmed message is remembered by its digest and by where it was cut, never by what was kept; memory that
-cannot be read is no memory (the price is one cold prefix, never a failed request).
+Rule: no text. A trimmed message is remembered by its digest and by where it was cut, never by what was kept; memory
+that cannot be read is no memory (the price is one cold prefix, never a failed request).
 """
 
 from dataclasses import dataclass

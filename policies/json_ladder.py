@@ -1,0 +1,106 @@
+"""JSON made shorter, step by step, and still JSON.
+
+Rule: keys stay, numbers keep their digits; arrays lose items from the middle and long strings lose theirs, each with a
+marker that says how many. Step 0 only takes out white space. A step visits only what it keeps.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn
+
+from policies.text_spans import boundary
+
+Json = dict[str, "Json"] | list["Json"] | str | bool | None
+
+
+class Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+class Step(NamedTuple):
+    """Items kept of an array and characters kept of a string."""
+
+    items: int
+    characters: int
+
+
+_ITEMS = (512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
+LADDER = (Step(1 << 62, 1 << 62), *(Step(items, 64 * items) for items in _ITEMS), Step(2, 40), Step(1, 24))
+DEPTH = 32
+"""Containers nested deeper are left out as a whole, so that no input can exhaust the stack."""
+
+
+def parse(text: str) -> Json:
+    """The value of `text`; `ValueError` where it is not JSON (NaN and Infinity are not) or nested beyond all reason."""
+    try:
+        value: Json = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=_not_json)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return value
+
+
+def render(value: Json, level: int) -> str:
+    """`value` in its shortest JSON form, cut down to step `level` of the ladder."""
+    return "".join(_pieces(value, LADDER[level], 0))
+
+
+def _pieces(value: Json, step: Step, depth: int) -> Iterator[str]:
+    match value:
+        case Number():
+            yield value
+        case str():
+            yield _quoted(_shortened(value, step.characters))
+        case dict() | list() if value and depth >= DEPTH:
+            yield _quoted("[kvgate: a nested part left out, not recoverable]")
+        case dict():
+            yield from _object(value, step, depth)
+        case list():
+            yield from _array(value, step, depth)
+        case _:
+            yield json.dumps(value)
+
+
+def _object(value: dict[str, Json], step: Step, depth: int) -> Iterator[str]:
+    comma = "{"
+    for key, item in value.items():
+        yield f"{comma}{_quoted(key)}:"
+        yield from _pieces(item, step, depth + 1)
+        comma = ","
+    yield "}" if value else "{}"
+
+
+def _array(value: list[Json], step: Step, depth: int) -> Iterator[str]:
+    comma = "["
+    for item in _kept(value, step.items):
+        yield comma
+        yield from _pieces(item, step, depth + 1)
+        comma = ","
+    yield "]" if value else "[]"
+
+
+def _kept(value: list[Json], items: int) -> Iterator[Json]:
+    missing = len(value) - items
+    if missing < 2:
+        yield from value
+        return
+    head = (2 * items + 2) // 3
+    yield from value[:head]
+    yield f"[kvgate: {missing} of {len(value)} items left out, not recoverable]"
+    yield from value[head + missing :]
+
+
+def _shortened(value: str, characters: int) -> str:
+    if len(value) <= characters + 64:
+        return value
+    start, stop = boundary(value, 2 * characters // 3), boundary(value, len(value) - characters // 3)
+    return f"{value[:start]}[kvgate: {stop - start} characters left out, not recoverable]{value[stop:]}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

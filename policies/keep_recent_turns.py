@@ -1,0 +1,108 @@
+"""A window over the recent turns that moves in steps.
+
+Rule: every move of the window makes the engine compute the prompt anew from there on, so it moves seldom and far: at
+the high water it cuts down to the low water, and stays until the high water is reached again. A move frees at least the
+distance between the two, or reaches the low water; so there are never more moves than steps of growth. Only a prompt
+that would otherwise be refused is cut by less.
+"""
+
+from itertools import accumulate
+from typing import Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
+
+from policies.draft import Draft
+from policies.window import cuts
+
+
+class Water(NamedTuple):
+    """Marks in tokens: above `high` the window moves, down to `low`; above `limit` the prompt would be refused."""
+
+    high: int
+    low: int
+    limit: int
+
+
+class Move(NamedTuple):
+    """A window that begins at `cut`, and what moving it there takes off the prompt."""
+
+    cut: int
+    freed_tokens: int
+
+
+class KeepRecentTurns(BaseModel):
+    """Keep the instructions, the task with its answer and the recent turns; drop the turns between.
+
+    By turns: with more than `high_water_turns` (default twice `turns`) the latest `turns` stay. By tokens: above
+    `high_water_tokens` turns are dropped down to `low_water_tokens` (default three quarters of it), even if fewer than
+    `turns` stay. The latest turn always stays. Without any mark, only a prompt that would be refused is cut.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["keep_recent_turns"] = "keep_recent_turns"
+    mode: Literal["enforce", "shadow"] = "enforce"
+    turns: PositiveInt | None = None
+    high_water_turns: PositiveInt | None = None
+    high_water_tokens: PositiveInt | None = None
+    low_water_tokens: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _low_is_below_high(self) -> Self:
+        if self.high_water_turns is not None and (self.turns is None or self.turns > self.high_water_turns):
+            raise ValueError("high_water_turns needs turns, and turns must not be above it")
+        low, high = self.low_water_tokens, self.high_water_tokens
+        if low is not None and (high is None or low >= high):
+            raise ValueError("low_water_tokens needs high_water_tokens, and must be below it")
+        return self
+
+    def revise(self, draft: Draft, limit_tokens: int | None) -> Draft:
+        """`draft` with the window moved forward if a mark is passed; `limit_tokens` is the cap that follows, if any."""
+        moves = _moves(draft)
+        if not moves:
+            return draft
+        by_tokens = self._cut_by_tokens(draft.total_tokens, moves, self._water(limit_tokens))
+        return draft.with_cut(max(self._cut_by_turns(draft, moves), by_tokens))
+
+    def may_act(self, total_bytes: int, messages: int, limit_tokens: int | None) -> bool:
+        """Whether a conversation of this size could pass a mark (a token is at least a byte, a turn a message)."""
+        water = self._water(limit_tokens)
+        high_turns = self._high_turns()
+        by_tokens = water is not None and total_bytes > min(water.high, water.limit)
+        return by_tokens or (high_turns is not None and messages > high_turns)
+
+    def _high_turns(self) -> int | None:
+        return self.high_water_turns or (self.turns and 2 * self.turns)
+
+    def _water(self, limit_tokens: int | None) -> Water | None:
+        high = self.high_water_tokens or limit_tokens
+        if high is None:
+            return None
+        return Water(high, self.low_water_tokens or high * 3 // 4, limit_tokens or high)
+
+    def _cut_by_turns(self, draft: Draft, moves: list[Move]) -> int:
+        high = self._high_turns()
+        recent = [turn.start for turn in draft.conversation.turns() if turn.start >= draft.cut]
+        if self.turns is None or high is None or len(recent) <= high:
+            return 0
+        latest = recent[-self.turns]
+        return max((move.cut for move in moves if move.cut <= latest), default=0)
+
+    def _cut_by_tokens(self, total: int, moves: list[Move], water: Water | None) -> int:
+        if water is None or total <= min(water.high, water.limit):
+            return 0
+        for move in moves:
+            if total - move.freed_tokens <= water.low:
+                return move.cut
+        worth = moves[-1].freed_tokens >= water.high - water.low or total > water.limit
+        return moves[-1].cut if worth else 0
+
+
+def _moves(draft: Draft) -> list[Move]:
+    """All moves that free something, nearest first; linear in the messages."""
+    starts = [start for start in cuts(draft.conversation, draft.pinned) if start > draft.cut]
+    stop = starts[-1] if starts else draft.cut
+    loose = (0 if at in draft.pinned else draft.tokens(at) for at in range(draft.cut, stop))
+    freed = list(accumulate(loose, initial=0))
+    moves = (Move(start, freed[start - draft.cut]) for start in starts)
+    return [move for move in moves if move.freed_tokens > 0]
