@@ -1,0 +1,98 @@
+"""How much of a tool output fits a number of tokens.
+
+Rule: what is counted is what would be sent, so the answer is exact; a bounded number of counts, each of a text about as
+long as the budget, never of the original.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from policies import json_ladder
+from policies.conversation import Message
+from policies.memory import Form, Trim
+from policies.text_spans import Span, error_lines, spans
+from policies.trimmed_text import render, whole
+
+Count = Callable[[str], int]
+
+TRIES = 6
+GOOD_SHARE = 0.9
+"""A search ends when this share of the budget is used."""
+
+TOKEN_CHARACTERS = 16
+"""A text with more characters than this for each token of the budget is taken to be too long without a count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A trim, the text it renders to and that text's tokens."""
+
+    trim: Trim
+    text: str
+    tokens: int
+
+
+def fit(message: Message, budget: int, head_share: float, count: Count) -> Fit | None:
+    """The trim that keeps most of `message` in `budget` tokens, or None where not even the marker fits."""
+    if message.text.lstrip()[:1] not in ("{", "[", '"'):
+        return _fit_excerpt(message, "text", budget, head_share, count)
+    try:
+        value = json_ladder.parse(message.text)
+    except ValueError:
+        return _fit_excerpt(message, "text", budget, head_share, count)
+    found = _fit_json(message, value, budget, count)
+    return found or _fit_excerpt(message, "wrapped", budget, head_share, count)
+
+
+def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Count) -> Fit | None:
+    """The first step of the ladder that fits, by halving (a later step keeps less)."""
+    found: Fit | None = None
+    low, high = 0, len(json_ladder.LADDER)
+    while low < high:
+        level = (low + high) // 2
+        text = whole(json_ladder.render(value, level))
+        tokens = count(text) if len(text) <= budget * TOKEN_CHARACTERS else budget + 1
+        if tokens <= budget:
+            found, high = Fit(_trim(message, "json", level=level), text, tokens), level
+        else:
+            low = level + 1
+    return found
+
+
+def _fit_excerpt(message: Message, form: Form, budget: int, head_share: float, count: Count) -> Fit | None:
+    """Head and tail of a text: rooms in characters are tried from the text's mean density on, the best is kept."""
+    text = message.text
+    errors = error_lines(text)
+    best: Fit | None = None
+    low, high = 0, len(text)
+    room = len(text) * budget // message.tokens
+    for _ in range(TRIES):
+        trim = _trim(message, form, spans=spans(text, room, head_share, errors))
+        rendered = render(text, trim)
+        tokens = count(rendered)
+        if tokens <= budget:
+            best, low = Fit(trim, rendered, tokens), room
+        else:
+            high = room
+        if high - low < 2 or GOOD_SHARE * budget <= tokens <= budget:
+            break
+        room = _next_room(room, budget / max(1, tokens), low, high)
+    return best or _fit_marker(message, form, budget, count)
+
+
+def _next_room(room: int, ratio: float, low: int, high: int) -> int:
+    """The room scaled by how far the last one was off, or half way where that leads out of the bracket."""
+    scaled = int(room * ratio * 0.97)
+    return scaled if low < scaled < high else (low + high) // 2
+
+
+def _fit_marker(message: Message, form: Form, budget: int, count: Count) -> Fit | None:
+    """Nothing but the marker: the last resort for a text whose ends are far denser than its mean."""
+    trim = _trim(message, form, spans=((0, 0), (len(message.text), len(message.text))))
+    rendered = render(message.text, trim)
+    tokens = count(rendered)
+    return Fit(trim, rendered, tokens) if tokens <= budget else None
+
+
+def _trim(message: Message, form: Form, *, spans: tuple[Span, ...] = (), level: int = 0) -> Trim:
+    return Trim(message.digest, form, message.tokens, 0, spans, level)
