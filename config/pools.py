@@ -1,0 +1,135 @@
+"""Pools: replicas of one engine kind on one kind of hardware.
+
+Rule: a replica is an origin (scheme, host, port) and nothing else; credentials are the pool's `engine_key`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from budgets.hardware import Hardware
+from config import catalogue
+from config.models import unknown
+from config.secret import SECRET, EnvSecret
+from config.section import ModelName, NamedSection, Section
+
+Engine = Literal["vllm", "tgi", "sglang", "openai"]
+Phase = Literal["prefill", "decode", "any"]
+
+
+def _origin(url: str) -> str:
+    """`http://host:port`, without a trailing slash."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise PydanticCustomError(SECRET, "a URL carries no credentials; use the pool's engine_key: env:NAME")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected http://host:port or https://host:port")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"expected no path; write {parts.scheme}://{parts.netloc}")
+    if parts.port == 0:
+        raise ValueError("port 0 is not a port")
+    return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+class Replica(Section):
+    """One server. Its name, where none is given, is host:port."""
+
+    url: Annotated[str, AfterValidator(_origin)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:\[\]-]{1,128}$")] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_url(cls, value: object) -> object:
+        fields = {"url": value} if isinstance(value, str) else value
+        if isinstance(fields, Mapping) and "name" not in fields and isinstance(fields.get("url"), str):
+            return {**fields, "name": urlsplit(fields["url"]).netloc.rpartition("@")[2].lower()}
+        return fields
+
+
+class Features(Section):
+    """What the engine was started with. None: the usual for its kind, see `USUAL_FEATURES`."""
+
+    priority: bool | None = Field(default=None, description="Priority scheduling is on.")
+    prompt_tokens_details: bool | None = Field(default=None, description="It reports cached tokens.")
+    cache_salt: bool | None = Field(default=None, description="It salts its prefix cache per request.")
+    usage_in_stream: bool | None = Field(default=None, description="It honours stream_options.include_usage.")
+
+    def filled(self, usual: "Features") -> "Features":
+        """With the usual value in every place that is None."""
+        return usual.model_copy(update=self.model_dump(exclude_none=True))
+
+
+def _features(cache_salt: bool, usage_in_stream: bool) -> Features:
+    return Features(priority=False, prompt_tokens_details=False, cache_salt=cache_salt, usage_in_stream=usage_in_stream)
+
+
+USUAL_FEATURES: Mapping[Engine, Features] = {
+    "vllm": _features(cache_salt=True, usage_in_stream=True),
+    "sglang": _features(cache_salt=False, usage_in_stream=True),
+    "tgi": _features(cache_salt=False, usage_in_stream=True),
+    "openai": _features(cache_salt=False, usage_in_stream=True),
+}
+
+
+def _hardware(value: object) -> object:
+    if isinstance(value, str) and (found := catalogue.gpu(value)):
+        return found
+    if isinstance(value, str):
+        raise ValueError(unknown("hardware", value, catalogue.gpus()))
+    return value
+
+
+HardwareRef = Annotated[
+    Hardware,
+    BeforeValidator(_hardware),
+    WithJsonSchema(
+        {
+            "description": "A GPU of the catalogue, or one spelled out.",
+            "anyOf": [{"type": "string"}, {"type": "object"}],
+        }
+    ),
+]
+
+
+class Pool(NamedSection):
+    """Like replicas. `phase` says which requests they are for; `max_concurrent` bounds calls per replica."""
+
+    engine: Engine = "vllm"
+    phase: Phase = "any"
+    models: Annotated[tuple[ModelName, ...], Field(min_length=1)]
+    tensor_parallel: PositiveInt = 1
+    hardware: HardwareRef
+    engine_key: EnvSecret | None = None
+    max_concurrent: PositiveInt = 64
+    features: Features = Field(default=Features(), validate_default=True)
+    replicas: Annotated[tuple[Replica, ...], Field(min_length=1)]
+
+    @field_validator("hardware")
+    @classmethod
+    def _in_parallel(cls, hardware: Hardware, info: ValidationInfo) -> Hardware:
+        return hardware.scaled(info.data.get("tensor_parallel", 1))
+
+    @field_validator("features")
+    @classmethod
+    def _usual_for_its_kind(cls, features: Features, info: ValidationInfo) -> Features:
+        return features.filled(USUAL_FEATURES[info.data.get("engine", "vllm")])
+
+    @model_validator(mode="after")
+    def _distinct_replicas(self) -> Self:
+        for field in ("url", "name"):
+            values = [getattr(replica, field) for replica in self.replicas]
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise ValueError(f"two replicas have the {field} {twice}; remove one")
+        return self

@@ -1,0 +1,37 @@
+"""Settings of the process, from `KVGATE_*` environment variables: where to listen, where to keep, what to trust.
+
+Rule: nothing here changes what a tenant may do; that is the configuration file's part.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from config.units import Duration, Size
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Settings(BaseSettings):
+    """Every setting has a default that is right for one machine.
+
+    `store_url` None: the embedded Valkey in `data_dir`. `secret` None: one is made and kept in `data_dir`.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="KVGATE_", frozen=True, extra="ignore")
+
+    config: Path = Path("kvgate.yaml")
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    admin_host: str = "127.0.0.1"
+    admin_port: Port = 9090
+    store_url: str | None = Field(default=None, repr=False, description="redis://, rediss://, unix:// and so on.")
+    store_timeout_seconds: Annotated[Duration, Field(gt=0)] = 0.05
+    data_dir: Path = Path("kvgate-data")
+    secret: SecretStr | None = Field(default=None, description="Salts of digests; at least 16 characters.")
+    body_limit_bytes: Annotated[Size, Field(gt=0)] = 32 * 1024 * 1024
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    drain_seconds: Duration = 30.0

@@ -1,0 +1,99 @@
+"""Tiers: classes of service. A tier lists limits and policies; a tenant may override parts of it.
+
+Rule: a policy's numbers may be written like every other number of the file (`4k`, `30m`).
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+
+from budgets.limit import Limit
+from config.section import NamedSection, Section
+from config.units import COUNT_EXPECTED, SIZE_EXPECTED, Count, Duration, parse_count, parse_duration, parse_size
+from policies.policy import Policy
+
+Positive = Annotated[Count, Field(gt=0)]
+
+AMOUNT_SCHEMA = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "description": f"{COUNT_EXPECTED}; for kv_read_bytes {SIZE_EXPECTED}",
+}
+
+
+class Context(Section):
+    """How much prompt a request may carry. At the high water mark the window is cut down to the low one.
+
+    None: no limit of the tier's own; the model's limit holds in any case.
+    """
+
+    limit_tokens: Positive | None = None
+    high_water_tokens: Positive | None = None
+    low_water_tokens: Positive | None = None
+
+
+class MaxTokens(Section):
+    """Tokens a reply may have: what is set when the client says nothing, and what it is clamped to."""
+
+    default: Positive | None = None
+    limit: Positive | None = None
+
+
+class Session(Section):
+    """How long sessions are remembered (since last use, since their first) and how many of a tenant's at once."""
+
+    ttl_seconds: Annotated[Duration, Field(gt=0, alias="ttl")] = 1_800.0
+    absolute_ttl_seconds: Annotated[Duration, Field(gt=0, alias="absolute_ttl")] = 86_400.0
+    max_sessions: Positive = 10_000
+
+
+def _amount(value: object, info: ValidationInfo) -> int:
+    return parse_size(value) if info.data.get("dimension") == "kv_read_bytes" else parse_count(value)
+
+
+Amount = Annotated[int, BeforeValidator(_amount), Field(gt=0), WithJsonSchema(AMOUNT_SCHEMA)]
+
+
+class Budget(Limit):
+    """A limit as the file writes it: a count (bytes: a size) and a duration in people's units."""
+
+    amount: Amount
+    per_seconds: Annotated[Duration, Field(gt=0, alias="per")]
+    burst: Amount | None = None
+
+
+def _plain_numbers(policies: object) -> object:
+    """Numbers in people's units become plain; what cannot be read is left for the policy's own check to name."""
+    if not isinstance(policies, list | tuple):
+        return policies
+    return [_plain(policy) if isinstance(policy, Mapping) else policy for policy in policies]
+
+
+def _plain(policy: Mapping[object, object]) -> dict[object, object]:
+    return {key: _number(str(key), value) for key, value in policy.items()}
+
+
+def _number(key: str, value: object) -> object:
+    parse = parse_duration if key.endswith("_seconds") else parse_count if key.endswith("_tokens") else None
+    if parse is None or not isinstance(value, str):
+        return value
+    try:
+        return parse(value)
+    except ValueError:
+        return value
+
+
+Policies = Annotated[tuple[Policy, ...], BeforeValidator(_plain_numbers)]
+Budgets = tuple[Budget, ...]
+Priority = Annotated[int, Field(ge=-1_000, le=1_000, description="Lower runs first, as vLLM reads it.")]
+
+
+class Tier(NamedSection):
+    """One class of service. Policies act in the listed order."""
+
+    context: Context = Context()
+    max_tokens: MaxTokens = MaxTokens()
+    policies: Policies = ()
+    session: Session = Session()
+    budgets: Budgets = ()
+    priority: Priority = 0
