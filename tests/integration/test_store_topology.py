@@ -224,7 +224,7 @@ async def test_a_new_primary_is_found_through_the_sentinels(tmp_path: Path) -> N
         "sentinel failover-timeout main 5000\n"
     )
     async with AsyncExitStack() as stack:
-        stack.enter_context(server(tmp_path / "a", first))
+        stack.enter_context(server(tmp_path / "a", first, "--repl-diskless-sync-delay", "0"))
         await until_up(first)
         stack.enter_context(server(tmp_path / "b", second, "--replicaof", f"127.0.0.1 {first}"))
         await until_up(second)

@@ -1,0 +1,96 @@
+"""Which session a request belongs to, read from what clients send of their own accord.
+
+Rule: the first source that holds a usable id wins; an id that is malformed or too long is treated as absent and stored
+nowhere. An id is only a claim: whether the request really continues that session is decided by its messages
+(`gateway.sessions`). A person (`user`) and a cache hint (`prompt_cache_key`) are no sessions.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_USABLE = re.compile(r"[A-Za-z0-9._:@/+=-]{1,256}")
+# Claude Code's `metadata.user_id`: user_<hash>_account_<uuid>_session_<uuid>.
+_SESSION_OF_USER = re.compile(r"_session_([A-Za-z0-9-]{8,})$")
+_KEPT_AS_IS = 64
+_PARENT = b"x-parent-session-id"  # names the session that started this one
+_HARNESS_HEADERS = (b"session-id", b"session_id", b"thread-id", b"conversation_id")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHints:
+    """What the body says about its session, as sent; None where it says nothing."""
+
+    session_id: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | None = None
+    prompt_cache_key: str | None = None
+    metadata_session_id: str | None = None
+    metadata_user_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """`id`: at most 64 characters, none of them special in a key or a header. `source`: where it was found."""
+
+    id: str
+    source: str
+
+
+def identify(headers: Mapping[bytes, bytes], hints: SessionHints, tenant: str, model: str, opener: bytes) -> SessionKey:
+    """The session a request claims, or one derived from the tenant, the model and how the conversation opens.
+
+    `headers` have lower-case names; `opener` is a digest of the messages up to the first user message.
+    """
+    for source, value, part in _claims(headers, hints):
+        if _USABLE.fullmatch(value):
+            agent = f"|{part}" if _USABLE.fullmatch(part) else ""
+            return SessionKey(_bounded(value + agent), source)
+    return SessionKey(f"d-{_digest(tenant.encode(), model.encode(), opener)}", "derived")
+
+
+def _claims(headers: Mapping[bytes, bytes], hints: SessionHints) -> Iterator[tuple[str, str, str]]:
+    """Source, id, and the id of a sub-agent that shares its parent's id, in the order of preference."""
+    yield "x-session-id", _text(headers, b"x-session-id"), ""
+    for name in sorted(name for name in headers if _is_vendors(name)):
+        agent = name.removesuffix(b"session-id") + b"agent-id"
+        yield name.decode("latin-1"), _text(headers, name), _text(headers, agent)
+    for name in (*_HARNESS_HEADERS, b"x-session-affinity"):
+        yield name.decode(), _text(headers, name), ""
+    yield "body.session_id", hints.session_id or "", ""
+    yield "body.conversation", hints.conversation or "", ""
+    yield "body.previous_response_id", hints.previous_response_id or "", ""
+    yield "body.metadata.session_id", hints.metadata_session_id or "", ""
+    yield "body.metadata.user_id", _session_of_user(hints.metadata_user_id or ""), ""
+
+
+def _is_vendors(name: bytes) -> bool:
+    return name.startswith(b"x-") and name.endswith(b"-session-id") and len(name) > 13 and name != _PARENT
+
+
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    return headers.get(name, b"").decode("latin-1").strip()
+
+
+def _session_of_user(user_id: str) -> str:
+    if found := _SESSION_OF_USER.search(user_id):
+        return found[1]
+    if user_id.startswith("{"):
+        try:
+            session = json.loads(user_id).get("session_id")
+        except (ValueError, RecursionError):
+            return ""
+        return session if isinstance(session, str) else ""
+    return ""
+
+
+def _bounded(id: str) -> str:
+    return id if len(id) <= _KEPT_AS_IS else f"h-{_digest(id.encode())}"
+
+
+def _digest(*parts: bytes) -> str:
+    """Each part with its length in front, so that no two lists of parts read the same."""
+    whole = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return hashlib.blake2b(whole, digest_size=16).hexdigest()
