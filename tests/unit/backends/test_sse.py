@@ -200,3 +200,39 @@ def test_at_border_tells_whether_a_frame_of_ours_may_follow(strip_usage: bool) -
     assert scanner.at_border
     scanner.feed(b"data: " + b"x" * 100_000)
     assert not scanner.at_border
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_one_object_over_several_lines_with_any_line_end(end: bytes) -> None:
+    lines = [
+        b"event: usage",
+        b'data: {"choices":[],',
+        b'data: "usage":{"prompt_tokens":3,"completion_tokens":1}}',
+        b"",
+        b"",
+    ]
+    scanner, out = scanned(TOKEN, end.join(lines), DONE)
+    assert (out, scanner.usage, scanner.frames) == (TOKEN + DONE, Usage(3, None, 1), 3)
+
+
+@pytest.mark.parametrize(
+    ("piece", "frames", "removed"),
+    [
+        (TOKEN + USAGE + TOKEN, 3, USAGE),
+        (TOKEN + b": keep-alive\n\n", 1, b""),
+        (TOKEN + b"\n\n", 1, b""),
+        (TOKEN[:-2] + b"\r\n\r\n" + TOKEN, 2, b""),
+        (b"data: \n" + TOKEN + TOKEN, 2, b""),
+    ],
+)
+def test_a_piece_of_several_frames_is_taken_apart_however_calm_the_stream(
+    piece: bytes, frames: int, removed: bytes
+) -> None:
+    scanner, _ = scanned(TOKEN, TOKEN, token("learned"))
+    before = scanner.frames
+    assert scanner.feed(piece) == piece.replace(removed, b"")
+    assert scanner.frames - before == frames
+
+
+def test_a_stray_blank_line_before_the_usage_frame_goes_with_it_in_one_piece_or_two() -> None:
+    assert scanned(TOKEN, TOKEN + b"\n", USAGE + DONE)[1] == scanned(TOKEN, TOKEN + b"\n" + USAGE + DONE)[1]
