@@ -2,10 +2,10 @@
 
 A fault is written `KIND` or `KIND=ITEM,ITEM`; an item is a share of requests between 0 and 1, or `NAME:NUMBER`:
 
-    refuse             close the connection before any header        status=code:500    answer with this status
-    slow=seconds:5     wait before the first token                   stall=after:5      stop sending (seconds: for how long)
-    cut=after:5        close the connection                          error=after:5      an error frame, then [DONE]
-    malformed=after:5  a frame that is no JSON, then go on           die=after:5        the whole process goes away
+    refuse             close the connection before any header    status=code:500  answer with this status
+    slow=seconds:5     wait before the first token               stall=after:5    stop sending (seconds: so long)
+    cut=after:5        close the connection                      error=after:5    an error frame, then [DONE]
+    malformed=after:5  a frame that is no JSON, then go on       die=after:5      the whole process goes away
 
 `after` counts tokens already sent. Per request: header `x-kvgate-fault` or body field `kvgate_fault`, several separated
 by spaces. For all: `--fault cut=0.01,after:3`, or POST /emulator/faults {"faults": ["cut=0.01,after:3"]} at run time.

@@ -1,0 +1,107 @@
+"""One emulated engine, assembled: settings, tokenizer, driver, metrics, leases, faults; and how jobs are made for it.
+
+Rule: what differs between wire formats (vLLM, TGI) lives in their routes; what an engine is lives here.
+"""
+
+import asyncio
+import time
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from loadtest import faults, transfer
+from loadtest.driver import Driver
+from loadtest.engine_metrics import EngineMetrics
+from loadtest.engine_settings import Plant, Settings
+from loadtest.faults import Fault
+from loadtest.job import Choice, Job
+from loadtest.sequence import Key
+from loadtest.sequence import Sequence as Work
+from loadtest.text import seed_of
+from loadtest.tokenizer import Tokenizer
+from loadtest.utterance import Utterance
+
+
+class Emulator:
+    """Everything that one engine holds. `die` is called when a fault says that the process goes away."""
+
+    def __init__(self, settings: Settings, die: Callable[[], None]) -> None:
+        self.settings = settings
+        self.plant = Plant.build(settings)
+        self.tokenizer = Tokenizer()
+        self.metrics = EngineMetrics(
+            settings.served,
+            self.plant,
+            estimate_reads=settings.enable_mfu_metrics,
+            transfers=settings.kv_transfer,
+        )
+        self.driver = Driver(self.plant, settings.speed, self.metrics)
+        self.metrics.watch(self.driver.scheduler)
+        self.leases = transfer.Leases(settings.kv_lease_seconds)
+        self.faults: tuple[Fault, ...] = tuple(map(faults.parse, settings.faults))
+        self.die = die
+        self.port = settings.port
+        self.serving = 0
+        """Requests in hand on the routes that generate."""
+        self.requests = 0
+
+    def close(self) -> None:
+        self.driver.close()
+
+    def faults_for(self, asked: str | None) -> list[Fault]:
+        """The faults of the next request: those it asks for, and those that chance gives it. Raises `ValueError`."""
+        self.requests += 1
+        own = faults.parse_all(asked or "")
+        return list(faults.chosen((*own, *self.faults), self.settings.seed, self.requests))
+
+    def seed(self, prompt: "array[int]", asked: int | None, choice: int) -> int:
+        """What decides a reply: the prompt, the client's seed, the engine's, and which choice it is."""
+        return seed_of(prompt.tobytes().hex(), asked, self.settings.seed, choice)
+
+    def work(self, key: Key, prompt: "array[int]", utterance: Utterance, **more: Any) -> Work:
+        """The sequence that computes an utterance; `more` are fields of it."""
+        now = asyncio.get_running_loop().time()
+        finish = "length" if utterance.finish == "length" else "stop"
+        return Work(key, prompt + utterance.tokens, len(prompt), now, finish=finish, **more)
+
+    def job(self, prefix: str, base_id: str | None, choices: Sequence[Choice], prompt_tokens: int, **more: Any) -> Job:
+        """A job whose reply id is `prefix` and the client's own id, or one made up; `more` are fields of it."""
+        request_id = f"{prefix}-{base_id or uuid4().hex[:16]}"
+        return Job(
+            request_id=request_id,
+            unique_id=choices[0].work.key.request,
+            created=int(time.time()),
+            choices=tuple(choices),
+            prompt_tokens=prompt_tokens,
+            block_tokens=self.plant.limits.block_tokens,
+            usage_details=self.settings.enable_prompt_tokens_details,
+            **more,
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether the admission limit is reached."""
+        limit = self.settings.max_num_queued_reqs
+        return limit is not None and self.driver.queued >= limit
+
+    def hand_over(self, job: Job) -> None:
+        """Keep the blocks of a prefill leg for the engine that will decode, and name them in the reply."""
+        work, loop = job.works[0], asyncio.get_running_loop()
+        self.leases.grant(job.unique_id, work, loop.time())
+        job.transfer_params = transfer.handed_over(self.leases, job.unique_id, work, self.settings.host, self.port)
+        loop.call_later(self.settings.kv_lease_seconds, self._expire)
+
+    def give(self, params: Mapping[str, object]) -> int | None:
+        """Another engine fetches blocks: how many tokens it gets; None: they are not here (any more)."""
+        engine_id, request_id = str(params.get("engine_id")), str(params.get("request_id"))
+        work = self.leases.fetch(engine_id, request_id)
+        if work is None:
+            return None
+        self.driver.unpin(work)
+        return work.prompt_tokens
+
+    def _expire(self) -> None:
+        for work in self.leases.expire(asyncio.get_running_loop().time()):
+            self.metrics.count("nixl_num_kv_expired_reqs")
+            self.driver.unpin(work)

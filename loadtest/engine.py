@@ -1,0 +1,123 @@
+"""The emulated engine: a server that behaves like vLLM (or, by `kind`, like TGI) on the wire, without a GPU.
+
+Rule: one application per engine, everything it holds in one `Emulator`; a middleware turns refusals, unknown routes and
+missing keys into the replies that the real server gives.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from loadtest.emulator import Emulator
+from loadtest.engine_settings import Settings
+from loadtest.routes_emulator import EmulatorRoutes
+from loadtest.routes_openai import OpenAIRoutes
+from loadtest.wire_errors import WireError
+from loadtest.wire_openai import dump
+
+__all__ = ["Engine", "Settings", "serve"]
+
+BODY_BYTES = 256 * 1024 * 1024
+GUARDED = ("/v1", "/v2", "/inference", "/cohere")
+"""An API key protects these prefixes and nothing else, as in vLLM."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """A running engine. `dead` is set when a fault has ended it."""
+
+    url: str
+    emulator: Emulator
+    dead: asyncio.Event
+
+    @property
+    def port(self) -> int:
+        return self.emulator.port
+
+
+@asynccontextmanager
+async def serve(settings: Settings, die: Callable[[], None] | None = None) -> AsyncIterator[Engine]:
+    """Run an engine on the current loop until the block ends.
+
+    Raises `OSError` for a port that is taken and `ValueError` for settings that do not fit together. `die` is what the
+    fault "die" does; without it the engine closes its port and every connection at once, as if the process had gone.
+    """
+    dead = asyncio.Event()
+    emulator = Emulator(settings, die or dead.set)
+    runner = web.AppRunner(
+        application(emulator),
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=settings.shutdown_timeout_seconds,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port, reuse_address=True)
+        await site.start()
+        emulator.port = runner.addresses[0][1]
+        engine = Engine(f"http://{settings.host}:{emulator.port}", emulator, dead)
+        yield engine
+    finally:
+        await runner.cleanup()
+        emulator.close()
+
+
+def application(emulator: Emulator) -> web.Application:
+    """The routes of an engine of its kind, and those of the emulator itself."""
+    app = web.Application(client_max_size=BODY_BYTES, middlewares=[_door(emulator.settings)])
+    app.on_response_prepare.append(_signature(emulator.settings))
+    app.add_routes([*OpenAIRoutes(emulator).table(), *EmulatorRoutes(emulator).table()])
+    return app
+
+
+def _door(settings: Settings) -> Middleware:
+    """The key is checked, and every refusal becomes the body that vLLM gives it."""
+
+    @web.middleware
+    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if _unauthorized(request, settings):
+            return _json(401, {"error": "Unauthorized"})
+        return await _answer(request, handler)
+
+    return door
+
+
+def _unauthorized(request: web.Request, settings: Settings) -> bool:
+    if settings.api_key is None or not request.path.startswith(GUARDED):
+        return False
+    return request.headers.get("Authorization") != f"Bearer {settings.api_key}"
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except WireError as error:
+        return _json(error.status, error.body)
+    except web.HTTPMethodNotAllowed as error:
+        response = _json(405, {"detail": "Method Not Allowed"})
+        response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        return response
+    except web.HTTPException as error:
+        return _json(error.status, {"detail": error.reason})
+
+
+def _json(status: int, value: object) -> web.Response:
+    return web.Response(status=status, body=dump(value), content_type="application/json")
+
+
+def _signature(settings: Settings) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """The headers that every reply of vLLM carries; a request id only where the server is told to."""
+
+    async def sign(request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Server"] = "uvicorn"
+        if response.status != 401:
+            response.headers["Vary"] = "Origin"
+        if settings.enable_request_id_headers:
+            response.headers["X-Request-Id"] = request.headers.get("X-Request-Id") or uuid4().hex
+
+    return sign
