@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
@@ -16,7 +16,7 @@ from budgets import hf_config
 from budgets.geometry import Geometry, KvDtype, WeightDtype
 from config import catalogue
 from config.section import ModelName, NamedSection
-from config.units import Count
+from config.units import Count, plain_numbers
 
 CONFIG_JSON = "config_json"
 
@@ -27,7 +27,7 @@ def _geometry(value: object, info: ValidationInfo) -> object:
     if isinstance(value, Mapping) and set(value) == {CONFIG_JSON}:
         folder = (info.context or {}).get("folder", ".")
         return _from_config_json(Path(folder) / str(value[CONFIG_JSON]))
-    return value
+    return plain_numbers(value)
 
 
 def _from_catalogue(name: str) -> Geometry:
@@ -38,12 +38,15 @@ def _from_catalogue(name: str) -> Geometry:
 
 def _from_config_json(path: Path) -> Geometry:
     try:
-        fields: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        fields = json.loads(path.read_text("utf-8"))
     except OSError as fault:
         raise ValueError(f"{path}: {fault.strerror}; give the path of the model's config.json") from fault
     except ValueError as fault:
         raise ValueError(f"{path} is not JSON: {fault}") from fault
-    return hf_config.geometry(fields)
+    try:
+        return hf_config.geometry(fields)
+    except (AttributeError, TypeError) as fault:
+        raise ValueError(f"{path} is not a model's config.json; spell the geometry out instead") from fault
 
 
 def unknown(kind: str, name: str, known: Mapping[str, object]) -> str:

@@ -24,6 +24,7 @@ from config import catalogue
 from config.models import unknown
 from config.secret import SECRET, EnvSecret
 from config.section import ModelName, NamedSection, Section
+from config.units import plain_numbers
 
 Engine = Literal["vllm", "tgi", "sglang", "openai"]
 Phase = Literal["prefill", "decode", "any"]
@@ -88,7 +89,7 @@ def _hardware(value: object) -> object:
         return found
     if isinstance(value, str):
         raise ValueError(unknown("hardware", value, catalogue.gpus()))
-    return value
+    return plain_numbers(value)
 
 
 HardwareRef = Annotated[

@@ -3,14 +3,13 @@
 Rule: a policy's numbers may be written like every other number of the file (`4k`, `30m`).
 """
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from budgets.limit import Limit
 from config.section import NamedSection, Section
-from config.units import COUNT_EXPECTED, SIZE_EXPECTED, Count, Duration, parse_count, parse_duration, parse_size
+from config.units import COUNT_EXPECTED, SIZE_EXPECTED, Count, Duration, parse_count, parse_size, plain_numbers
 from policies.policy import Policy
 
 Positive = Annotated[Count, Field(gt=0)]
@@ -62,28 +61,7 @@ class Budget(Limit):
     burst: Amount | None = None
 
 
-def _plain_numbers(policies: object) -> object:
-    """Numbers in people's units become plain; what cannot be read is left for the policy's own check to name."""
-    if not isinstance(policies, list | tuple):
-        return policies
-    return [_plain(policy) if isinstance(policy, Mapping) else policy for policy in policies]
-
-
-def _plain(policy: Mapping[object, object]) -> dict[object, object]:
-    return {key: _number(str(key), value) for key, value in policy.items()}
-
-
-def _number(key: str, value: object) -> object:
-    parse = parse_duration if key.endswith("_seconds") else parse_count if key.endswith("_tokens") else None
-    if parse is None or not isinstance(value, str):
-        return value
-    try:
-        return parse(value)
-    except ValueError:
-        return value
-
-
-Policies = Annotated[tuple[Policy, ...], BeforeValidator(_plain_numbers)]
+Policies = Annotated[tuple[Policy, ...], BeforeValidator(plain_numbers)]
 Budgets = tuple[Budget, ...]
 Priority = Annotated[int, Field(ge=-1_000, le=1_000, description="Lower runs first, as vLLM reads it.")]
 

@@ -54,6 +54,37 @@ def parse_size(value: object) -> int:
     return _scaled(value, SIZE_EXPECTED, unit="b")
 
 
+def plain_numbers(part: object) -> object:
+    """A part of the file for a model that knows plain numbers only: the ends of names say what their values are.
+
+    What cannot be read stays as it is, for the model's own check to name.
+    """
+    if isinstance(part, Mapping):
+        return {key: _plain(str(key), value) for key, value in part.items()}
+    if isinstance(part, list | tuple):
+        return [plain_numbers(entry) for entry in part]
+    return part
+
+
+def _plain(name: str, value: object) -> object:
+    parse = next((parse for end, parse in ENDS.items() if name.endswith(end)), None)
+    if parse is None or not isinstance(value, str):
+        return plain_numbers(value)
+    try:
+        return parse(value)
+    except ValueError:
+        return value
+
+
+ENDS: Mapping[str, Callable[[object], float]] = {
+    "_tokens": parse_count,
+    "_params": parse_count,
+    "_seconds": parse_duration,
+    "_bytes": parse_size,
+    "_bytes_per_second": parse_size,
+}
+
+
 def _scaled(value: object, expected: str, unit: str) -> int:
     if (number := _number(value)) is None:
         match = _SCALED.fullmatch(value.strip()) if isinstance(value, str) else None
