@@ -7,6 +7,7 @@ at the edits; so a field that no policy reads does not belong here.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import xxhash
@@ -60,9 +61,8 @@ class Conversation:
         User messages in a row open one turn together (none of them is answered before the last); instructions
         between them do not part them. What stands before the first user message belongs to no turn.
         """
-        starts = list(_turn_starts(self.messages))
-        stops = [*starts[1:], len(self.messages)]
-        return tuple(range(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop)
+        borders = [*_turn_starts(self.messages), len(self.messages)]
+        return tuple(range(start, stop) for start, stop in pairwise(borders))
 
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Every assistant message with calls, followed by the tool messages that answer it, as indices.

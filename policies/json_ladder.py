@@ -85,7 +85,7 @@ def _kept(value: list[Json], items: int) -> Iterator[Json]:
     if missing < 2:
         yield from value
         return
-    head = (2 * items + 2) // 3
+    head = items - (items + 1) // 3
     yield from value[:head]
     yield f"[kvgate: {missing} of {len(value)} items left out, not recoverable]"
     yield from value[head + missing :]

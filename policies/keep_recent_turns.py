@@ -16,11 +16,19 @@ from policies.window import cuts
 
 
 class Water(NamedTuple):
-    """Marks in tokens: above `high` the window moves, down to `low`; above `limit` the prompt would be refused."""
+    """Marks in tokens: above `high` the window moves, down to `low`; above `limit` (if any) a prompt is refused."""
 
     high: int
     low: int
-    limit: int
+    limit: int | None
+
+    def passed(self, tokens: int) -> bool:
+        """Whether the window should move."""
+        return tokens > self.high or self.refused(tokens)
+
+    def refused(self, tokens: int) -> bool:
+        """Whether it must, or there will be no answer."""
+        return self.limit is not None and tokens > self.limit
 
 
 class Move(NamedTuple):
@@ -68,7 +76,7 @@ class KeepRecentTurns(BaseModel):
         """Whether a conversation of this size could pass a mark (a token is at least a byte, a turn a message)."""
         water = self._water(limit_tokens)
         high_turns = self._high_turns()
-        by_tokens = water is not None and total_bytes > min(water.high, water.limit)
+        by_tokens = water is not None and water.passed(total_bytes)
         return by_tokens or (high_turns is not None and messages > high_turns)
 
     def _high_turns(self) -> int | None:
@@ -78,7 +86,7 @@ class KeepRecentTurns(BaseModel):
         high = self.high_water_tokens or limit_tokens
         if high is None:
             return None
-        return Water(high, self.low_water_tokens or high * 3 // 4, limit_tokens or high)
+        return Water(high, self.low_water_tokens or high * 3 // 4, limit_tokens)
 
     def _cut_by_turns(self, draft: Draft, moves: list[Move]) -> int:
         high = self._high_turns()
@@ -89,12 +97,12 @@ class KeepRecentTurns(BaseModel):
         return max((move.cut for move in moves if move.cut <= latest), default=0)
 
     def _cut_by_tokens(self, total: int, moves: list[Move], water: Water | None) -> int:
-        if water is None or total <= min(water.high, water.limit):
+        if water is None or not water.passed(total):
             return 0
         for move in moves:
             if total - move.freed_tokens <= water.low:
                 return move.cut
-        worth = moves[-1].freed_tokens >= water.high - water.low or total > water.limit
+        worth = moves[-1].freed_tokens >= water.high - water.low or water.refused(total)
         return moves[-1].cut if worth else 0
 
 

@@ -19,7 +19,7 @@ ERROR_LINE_CHARACTERS = 240
 ERROR_LINES = 200
 """Lines looked at; with more errors than this, the first ones tell the story."""
 
-LOOK_BACK = 4096
+LOOK_BACK = 1024
 _GRAPHEME = regex.compile(r"\X")
 _SURE_START = regex.compile(r"(?r)(?<=[\x00-\x7f\u4e00-\u9fff])[\x00-\x09\x0b-\x7f\u4e00-\u9fff]")
 """Two characters in a row that join nothing (nor are CR LF): the second surely begins one. Searched backwards."""
@@ -36,10 +36,12 @@ def boundary(text: str, at: int) -> int:
     floor = max(0, (at // LOOK_BACK - 1) * LOOK_BACK)
     sure = _SURE_START.search(text, floor, at)
     border = sure.start() if sure else floor
-    for grapheme in _GRAPHEME.finditer(text, border):
-        if grapheme.end() > at:
+    # Whether a grapheme ends at `at` hangs on nothing behind it; a slice, for flags are counted back to the beginning.
+    start = border
+    for grapheme in _GRAPHEME.finditer(text[start : at + 1]):
+        if start + grapheme.end() > at:
             break
-        border = grapheme.end()
+        border = start + grapheme.end()
     return border - 1 if _splits_surrogates(text, border) else border
 
 

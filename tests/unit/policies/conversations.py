@@ -1,0 +1,81 @@
+"""Conversations for the tests of the policies, with token counts that can be done in the head.
+
+A token is four characters, a message costs four more; every digest is that of the fields and the message's place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import xxhash
+
+from policies.conversation import Conversation, Message, Role, ToolCall
+
+TEMPLATE_TOKENS = 4
+
+
+def count(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+class Counter:
+    """`count`, and how often and on how many characters it was called."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.characters = 0
+
+    def __call__(self, text: str) -> int:
+        self.calls += 1
+        self.characters += len(text)
+        return count(text)
+
+
+def message(
+    role: Role,
+    text: str = "",
+    *,
+    calls: Sequence[str] = (),
+    answers: str | None = None,
+    name: str | None = None,
+    media: int = 0,
+    reasoning: bool = False,
+    cache_control: int = 0,
+) -> Message:
+    tokens = count(text) + TEMPLATE_TOKENS + 10 * len(calls) + 500 * media
+    made = tuple(ToolCall(call, "look", "{}") for call in calls)
+    return Message(role, b"", tokens, text, made, answers, name, media, reasoning, cache_control)
+
+
+def conversation(*messages: Message, overhead_tokens: int = 0) -> Conversation:
+    """A conversation whose every message has a digest of its own."""
+    named = (
+        replace(message, digest=xxhash.xxh3_128_digest(f"{at} {message!r}".encode("utf-8", "surrogatepass")))
+        for at, message in enumerate(messages)
+    )
+    return Conversation(tuple(named), overhead_tokens)
+
+
+def system(text: str = "Be brief.") -> Message:
+    return message("system", text)
+
+
+def user(text: str = "Go on.", *, media: int = 0) -> Message:
+    return message("user", text, media=media)
+
+
+def says(text: str = "Done.", *, reasoning: bool = False) -> Message:
+    return message("assistant", text, reasoning=reasoning)
+
+
+def calling(*calls: str, reasoning: bool = False) -> Message:
+    return message("assistant", calls=calls, reasoning=reasoning)
+
+
+def result(call: str, text: str = "ok", *, name: str | None = "look") -> Message:
+    return message("tool", text, answers=call, name=name)
+
+
+def turn(number: int, result_tokens: int) -> tuple[Message, ...]:
+    """A user message, a call, a result of so many tokens, an answer."""
+    call = f"call_{number}"
+    return user(f"Step {number}?"), calling(call), result(call, "x" * 4 * result_tokens), says(f"Step {number} done.")

@@ -1,0 +1,49 @@
+"""Where a window may begin, and what falls out before it."""
+
+from policies.conversation import Conversation
+from policies.window import cuts, dropped, pinned
+from tests.unit.policies.conversations import calling, conversation, result, says, system, turn, user
+
+
+def windows(talk: Conversation) -> tuple[int, ...]:
+    return cuts(talk, pinned(talk))
+
+
+def test_instructions_the_task_and_its_answer_are_pinned() -> None:
+    talk = conversation(system(), *turn(1, 5), *turn(2, 5), system("reminder"), *turn(3, 5))
+    assert pinned(talk) == {0, 1, 4, 9}
+    assert dropped(talk, 10, pinned(talk)) == (range(2, 4), range(5, 9))
+
+
+def test_a_greeting_before_the_task_is_pinned() -> None:
+    assert pinned(conversation(says("Hello!"), user(), says(), user())) == {0, 1, 2}
+
+
+def test_a_first_turn_without_an_answer_is_pinned_whole() -> None:
+    assert pinned(conversation(user(), calling("a"), result("a"), user(), says())) == {0, 1, 2}
+
+
+def test_reasoning_of_the_first_turn_is_not_torn_apart() -> None:
+    talk = conversation(user(), calling("a", reasoning=True), result("a"), says(reasoning=True), user())
+    assert pinned(talk) == {0, 1, 2, 3}
+
+
+def test_windows_begin_at_turns() -> None:
+    assert windows(conversation(system(), *turn(1, 5), *turn(2, 5), *turn(3, 5))) == (5, 9)
+    assert windows(conversation(system(), user())) == ()
+    assert windows(conversation()) == ()
+
+
+def test_no_window_begins_inside_a_group() -> None:
+    talk = conversation(user(), says(), user(), calling("a"), user(), result("a"), says(), user())
+    assert windows(talk) == (2, 7)
+
+
+def test_a_pinned_call_keeps_its_late_answer() -> None:
+    talk = conversation(user(), calling("a"), user(), result("a"), says(), user(), says())
+    assert windows(talk) == (2,)
+
+
+def test_what_is_not_answered_yet_is_kept() -> None:
+    talk = conversation(user(), says(), user(media=1), result("orphan"), user())
+    assert windows(talk) == (2,)
