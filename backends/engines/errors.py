@@ -72,7 +72,7 @@ def read_error(status: int, body: bytes) -> EngineError:
         case dict() as error:
             return _fields(status, error)
         case str() as message:
-            return EngineError(message or _silent(status), type=_text(shape.get("error_type")))
+            return EngineError(_told(message) or _silent(status), type=_text(shape.get("error_type")))
     if "detail" in shape:
         return _detail(status, shape["detail"])
     return _fields(status, shape) if "message" in shape else EngineError(_silent(status), spoken=False)
@@ -81,7 +81,7 @@ def read_error(status: int, body: bytes) -> EngineError:
 def _fields(status: int, error: Mapping[str, object]) -> EngineError:
     code = error.get("code")
     return EngineError(
-        message=_text(error.get("message")) or _silent(status),
+        message=_told(error.get("message")) or _silent(status),
         type=_text(error.get("type")),
         param=_text(error.get("param")),
         code=code if isinstance(code, str | int) and not isinstance(code, bool) else None,
@@ -104,6 +104,11 @@ def _path(loc: object) -> str | None:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _told(value: object) -> str | None:
+    """A message without the piece of stack trace, paths included, that FastAPI adds to validation errors."""
+    return (_text(value) or "").partition('\n  File "')[0].rstrip() or None
 
 
 def _silent(status: int) -> str:
