@@ -1,0 +1,163 @@
+"""Sessions in the store: what each conversation has been so far, in digests and numbers, never in text.
+
+Rule: a session id is a claim and the messages decide. A session holds up to eight branches; a request continues the
+branch whose messages it begins with, whatever id it came under. Saving merges: two turns that ran at the same time
+are both kept, as one branch if one continues the other, else as two.
+
+The keys and their sizes are described in docs/redis.md.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from gateway.store import Script, Store
+
+_LOAD = Script.load("gateway", "session_load")
+_SAVE = Script.load("gateway", "session_save")
+_RECORD = struct.Struct(">16sIB")
+_MOST_TOKENS = 2**32 - 1
+_ROLES = {role: number for number, role in enumerate(("", "system", "developer", "user", "assistant", "tool"))}
+
+Status = Literal["new", "known", "fork", "unread"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """How long a session lives, untouched and at all, and how many of a tenant live at once (longest idle go)."""
+
+    idle_seconds: float = 3600.0
+    absolute_seconds: float = 7 * 86400.0
+    live_sessions: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is known of a session when a request opens it.
+
+    `status`: `known`, the request continues a branch; `fork`, it shares its first `known_messages` with one and then
+    parts; `new`, nothing fits; `unread`, the store was not asked or did not answer, and nothing may be written.
+    Numbers are of the branch. `memory` holds the edits in force as `policies` wrote them.
+    """
+
+    tenant: str
+    id: str
+    status: Status
+    known_messages: int = 0
+    branch: int | None = None
+    revision: int = 0
+    turns: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    kv_read_bytes: int = 0
+    age_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    home: str | None = None
+    memory: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one call adds to its session.
+
+    `chain[i]` is a digest (16 bytes) over messages 0 to i of the request as the client sent it. `tokens` and `roles`
+    go with it message by message and may be left out; 0 tokens means not counted.
+    """
+
+    chain: Sequence[bytes]
+    tokens: Sequence[int] = ()
+    roles: Sequence[str] = ()
+    memory: bytes = b""
+    home: str | None = None
+    prompt_tokens: int = 0
+    kv_read_bytes: int = 0
+    begins_turn: bool = True
+
+    def records(self) -> bytes:
+        """21 bytes a message, in order: digest, tokens (big-endian), role."""
+        tokens = self.tokens or (0,) * len(self.chain)
+        roles = self.roles or ("",) * len(self.chain)
+        rows = zip(self.chain, tokens, roles, strict=True)
+        return b"".join([_RECORD.pack(link, min(n, _MOST_TOKENS), _ROLES.get(role, 0)) for link, n, role in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """`extended` a branch; `held`: a branch had it all already; `begun`: the first branch; `forked`: one more."""
+
+    status: Literal["extended", "held", "begun", "forked"]
+    branch: int
+    revision: int
+
+
+class Sessions:
+    """Reads and writes sessions of all tenants. Raises StoreUnavailable or StoreRejected."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def load(self, tenant: str, id: str, chain: Sequence[bytes]) -> Session:
+        """The branch that a conversation with these cumulative digests continues. One round trip."""
+        reply = await self._store.run(_LOAD, _keys(tenant, id), [id, b"".join(chain)])
+        return _session(tenant, id, cast("list[bytes | int]", reply))
+
+    async def save(self, session: Session, progress: Progress, limits: SessionLimits) -> Saved | None:
+        """Record a call that has ended. One round trip; None for a session that was not read."""
+        if session.status == "unread":
+            return None
+        reply = await self._store.run(
+            _SAVE,
+            _keys(session.tenant, session.id),
+            [
+                session.id,
+                progress.records(),
+                progress.memory,
+                progress.home or "",
+                progress.prompt_tokens,
+                progress.kv_read_bytes,
+                int(progress.begins_turn),
+                int(limits.idle_seconds * 1000),
+                int(limits.absolute_seconds * 1000),
+                limits.live_sessions,
+            ],
+        )
+        status, branch, revision, evicted = cast("tuple[bytes, int, int, list[bytes]]", reply)
+        if evicted:
+            await self._forget(session.tenant, evicted)
+        return Saved(cast("Literal['extended', 'held', 'begun', 'forked']", status.decode()), branch, revision)
+
+    async def _forget(self, tenant: str, ids: list[bytes]) -> None:
+        """Free the memory of sessions that the script took off the list; they were gone from that moment."""
+        keys = [_keys(tenant, id.decode())[0] for id in ids]
+        await self._store.command("UNLINK", *keys, key=keys[0])
+
+
+def _keys(tenant: str, id: str) -> tuple[str, str]:
+    return f"kvgate:1:{{{tenant}}}:s:{id}", f"kvgate:1:{{{tenant}}}:sessions"
+
+
+def _session(tenant: str, id: str, reply: list[bytes | int]) -> Session:
+    status = cast("Status", cast("bytes", reply[0]).decode())
+    if status == "new":
+        return Session(tenant, id, status)
+    now_ms, branch, known, revision, turns, calls, prompt_tokens, kv_read_bytes, begun_ms, seen_ms = cast(
+        "list[int]", reply[1:11]
+    )
+    home, memory = cast("list[bytes]", reply[11:])
+    return Session(
+        tenant,
+        id,
+        status,
+        known_messages=known,
+        branch=branch,
+        revision=revision,
+        turns=turns,
+        calls=calls,
+        prompt_tokens=prompt_tokens,
+        kv_read_bytes=kv_read_bytes,
+        age_seconds=(now_ms - begun_ms) / 1000,
+        idle_seconds=(now_ms - seen_ms) / 1000,
+        home=home.decode() or None,
+        memory=memory,
+    )

@@ -1,0 +1,197 @@
+"""Sessions on a real server: continuing, forking, merging, expiring, making room."""
+
+import asyncio
+import itertools
+import random
+
+import pytest
+from redis.crc import key_slot
+
+from gateway.digests import chained, of_messages
+from gateway.sessions import Progress, Saved, Session, SessionLimits, Sessions
+from gateway.store import Store
+
+LIMITS = SessionLimits()
+KEY = "kvgate:1:{acme}:s:chat"
+
+
+@pytest.fixture
+def sessions(store: Store) -> Sessions:
+    return Sessions(store)
+
+
+def chain(text: str) -> tuple[bytes, ...]:
+    """The chain of a conversation whose messages are single letters."""
+    return chained(of_messages(letter.encode() for letter in text))
+
+
+async def say(sessions: Sessions, text: str, id: str = "chat", limits: SessionLimits = LIMITS) -> Saved:
+    """One whole call: load, then save what was loaded."""
+    session = await sessions.load("acme", id, chain(text))
+    saved = await sessions.save(session, Progress(chain(text), memory=text.encode()), limits)
+    assert saved is not None
+    return saved
+
+
+async def test_an_unknown_session_is_new_and_writes_nothing(sessions: Sessions, store: Store) -> None:
+    assert await sessions.load("acme", "chat", chain("ab")) == Session("acme", "chat", "new")
+    assert await store.command("DBSIZE") == 0
+
+
+async def test_the_next_turn_knows_the_last_one(sessions: Sessions) -> None:
+    first = await sessions.load("acme", "chat", chain("a"))
+    progress = Progress(
+        chain("a"), tokens=(7,), roles=("user",), memory=b"m1", home="r1", prompt_tokens=7, kv_read_bytes=10**15
+    )
+    assert await sessions.save(first, progress, LIMITS) == Saved("begun", 0, 1)
+    second = await sessions.load("acme", "chat", chain("abc"))
+    assert (second.status, second.known_messages, second.branch, second.revision) == ("known", 1, 0, 1)
+    assert (second.memory, second.home, second.turns, second.calls) == (b"m1", "r1", 1, 1)
+    assert (second.prompt_tokens, second.kv_read_bytes) == (7, 10**15)
+    assert second.age_seconds >= second.idle_seconds >= 0
+    more = Progress(chain("abc"), memory=b"m2", home="r2", prompt_tokens=9, kv_read_bytes=1, begins_turn=False)
+    assert await sessions.save(second, more, LIMITS) == Saved("extended", 0, 2)
+    third = await sessions.load("acme", "chat", chain("abcd"))
+    assert (third.known_messages, third.memory, third.home) == (3, b"m2", "r2")
+    assert (third.turns, third.calls, third.prompt_tokens, third.kv_read_bytes) == (1, 2, 16, 10**15 + 1)
+
+
+async def test_another_conversation_under_the_same_id_is_not_taken_for_it(sessions: Sessions) -> None:
+    await say(sessions, "abc")
+    assert (await sessions.load("acme", "chat", chain("xyz"))).status == "new"
+    assert (await sessions.load("other", "chat", chain("abcd"))).status == "new"
+    assert await say(sessions, "xyz") == Saved("forked", 1, 1)
+    for text, branch in (("abcd", 0), ("xyzw", 1)):
+        session = await sessions.load("acme", "chat", chain(text))
+        assert (session.status, session.branch, session.memory) == ("known", branch, text[:3].encode())
+
+
+async def test_an_edited_message_is_a_fork_that_knows_what_it_shares(sessions: Sessions) -> None:
+    await say(sessions, "abcdefgh")
+    for shared in range(1, 8):
+        session = await sessions.load("acme", "chat", chain("abcdefgh"[:shared] + "XY"))
+        assert (session.status, session.known_messages, session.memory) == ("fork", shared, b"abcdefgh")
+
+
+async def test_the_longest_branch_wins(sessions: Sessions) -> None:
+    await say(sessions, "ab")
+    await say(sessions, "aX")
+    await say(sessions, "abcd")
+    session = await sessions.load("acme", "chat", chain("abcdef"))
+    assert (session.branch, session.known_messages) == (0, 4)
+    assert (await sessions.load("acme", "chat", chain("aXY"))).branch == 1
+
+
+async def test_a_repeated_call_adds_no_branch(sessions: Sessions) -> None:
+    await say(sessions, "abc")
+    assert await say(sessions, "abc") == Saved("extended", 0, 2)
+    assert await say(sessions, "ab") == Saved("held", 0, 3)
+    session = await sessions.load("acme", "chat", chain("abcd"))
+    assert (session.known_messages, session.memory, session.calls) == (3, b"abc", 3)
+
+
+async def test_nine_forks_leave_the_eight_used_last(sessions: Sessions) -> None:
+    for letter in "12345678":
+        await say(sessions, "a" + letter)
+        await asyncio.sleep(0.002)  # the server's clock tells them apart by milliseconds
+    await say(sessions, "a1b")
+    await asyncio.sleep(0.002)
+    assert (await say(sessions, "a9")).branch == 1
+    assert (await sessions.load("acme", "chat", chain("a2x"))).status == "fork"
+    for letter in "13456789":
+        assert (
+            await sessions.load("acme", "chat", chain(f"a{letter}bx"[: 4 if letter == "1" else 2]))
+        ).status == "known"
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_turns_at_the_same_time_never_lose_each_other(sessions: Sessions, seed: int) -> None:
+    """Calls that all loaded before any saved, saved in any order: each conversation is known afterwards."""
+    texts = ["ab", "abcd", "abX", "aY", "abcdef", "abcdeZ"]
+    await say(sessions, "a")
+    loaded = [(text, await sessions.load("acme", "chat", chain(text))) for text in texts]
+    random.Random(seed).shuffle(loaded)
+    saved = await asyncio.gather(
+        *(sessions.save(session, Progress(chain(text), memory=text.encode()), LIMITS) for text, session in loaded)
+    )
+    assert all(saved)
+    for text in texts:
+        session = await sessions.load("acme", "chat", (*chain(text), b"n" * 16))
+        assert session.known_messages == len(text), text
+
+
+async def test_every_order_of_three_concurrent_turns(sessions: Sessions) -> None:
+    for number, order in enumerate(itertools.permutations(["abc", "abcde", "abX"])):
+        id = f"order-{number}"
+        await say(sessions, "a", id)
+        loaded = [(text, await sessions.load("acme", id, chain(text))) for text in order]
+        for text, session in loaded:
+            await sessions.save(session, Progress(chain(text)), LIMITS)
+        for text in order:
+            assert (await sessions.load("acme", id, chain(text + "n"))).known_messages == len(text)
+
+
+async def test_a_session_that_was_not_read_is_not_written(sessions: Sessions, store: Store) -> None:
+    assert await sessions.save(Session("acme", "chat", "unread"), Progress(chain("a")), LIMITS) is None
+    assert await store.command("DBSIZE") == 0
+
+
+async def test_both_lifetimes_are_set(sessions: Sessions, store: Store) -> None:
+    await say(sessions, "a", limits=SessionLimits(idle_seconds=100, absolute_seconds=1000))
+    left = await store.command("PTTL", KEY)
+    assert isinstance(left, int)
+    assert 90_000 < left <= 100_000
+    await store.command("HINCRBY", KEY, "begun", -950_000)
+    await say(sessions, "ab", limits=SessionLimits(idle_seconds=100, absolute_seconds=1000))
+    left = await store.command("PTTL", KEY)
+    assert isinstance(left, int)
+    assert 40_000 < left <= 50_000
+
+
+async def test_a_session_past_its_lifetime_begins_anew(sessions: Sessions, store: Store) -> None:
+    await say(sessions, "a")
+    await store.command("HINCRBY", KEY, "begun", -int(LIMITS.absolute_seconds * 1000))
+    assert await say(sessions, "ab") == Saved("begun", 0, 1)
+
+
+async def test_the_longest_idle_sessions_make_room(sessions: Sessions, store: Store) -> None:
+    limits = SessionLimits(live_sessions=3)
+    for number in range(5):
+        await say(sessions, "a", f"chat-{number}", limits)
+        await asyncio.sleep(0.002)
+    statuses = [(await sessions.load("acme", f"chat-{n}", chain("ab"))).status for n in range(5)]
+    assert statuses == ["new", "new", "known", "known", "known"]
+    assert await store.command("DBSIZE") == 4, "three sessions and the list"
+
+
+async def test_many_new_sessions_at_once_stay_within_the_cap(sessions: Sessions, store: Store) -> None:
+    limits = SessionLimits(live_sessions=5)
+    await asyncio.gather(*(say(sessions, "a", f"chat-{number}", limits) for number in range(40)))
+    assert await store.command("ZCARD", "kvgate:1:{acme}:sessions") == 5
+    assert await store.command("DBSIZE") == 6
+
+
+async def test_an_evicted_session_is_gone_even_while_its_record_is_there(sessions: Sessions, store: Store) -> None:
+    await say(sessions, "a")
+    await store.command("ZREM", "kvgate:1:{acme}:sessions", "chat")
+    assert (await sessions.load("acme", "chat", chain("ab"))).status == "new"
+    assert await say(sessions, "xy") == Saved("begun", 0, 1)
+    assert (await sessions.load("acme", "chat", chain("ab"))).status == "new"
+
+
+async def test_no_text_and_at_most_24_bytes_a_message(sessions: Sessions, store: Store) -> None:
+    count = 200
+    letters = "".join(chr(0x4E00 + number) for number in range(count))
+    session = await sessions.load("acme", "chat", chain(letters))
+    await sessions.save(session, Progress(chain(letters), tokens=[9] * count, roles=["user"] * count), LIMITS)
+    records = await store.command("HGET", KEY, "c0")
+    assert isinstance(records, bytes)
+    assert len(records) <= 24 * count
+    everything = await store.command("HGETALL", KEY)
+    assert isinstance(everything, list)
+    assert letters[:2].encode() not in b"".join(everything)
+
+
+def test_all_keys_of_a_call_share_a_slot() -> None:
+    keys = (KEY, "kvgate:1:{acme}:sessions")
+    assert len({key_slot(key.encode()) for key in keys}) == 1
