@@ -19,7 +19,7 @@ Judge = Callable[["Seat", Outcome, bool], None]
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One engine server. `max_concurrent` None means no limit of ours."""
+    """One engine server. `max_concurrent` bounds the calls of this process alone; None means no limit of ours."""
 
     name: str
     url: str
@@ -47,14 +47,14 @@ class Seat:
 
     def state(self, ejected: bool) -> ReplicaState:
         return ReplicaState(
-            name=self.replica.name,
-            in_flight=self.in_flight,
-            max_concurrent=self.replica.max_concurrent,
-            prefill_seconds=self.prefill_seconds,
-            decode_seconds=self.decode_seconds,
-            draining=self.draining,
-            healthy=self.healthy,
-            ejected=ejected,
+            self.replica.name,
+            self.in_flight,
+            self.replica.max_concurrent,
+            self.prefill_seconds,
+            self.decode_seconds,
+            self.draining,
+            self.healthy,
+            ejected,
         )
 
     def leave(self, prefill_seconds: float, decode_seconds: float) -> None:

@@ -148,9 +148,12 @@ class Pool:
 
     def _states(self) -> tuple[ReplicaState, ...]:
         now = self._clock()
-        shut = [seat for seat in self._seats.values() if not seat.breaker.admits(now)]
-        kept = self._kept(shut) if shut else ()
-        return tuple(seat.state(ejected=seat in shut and seat not in kept) for seat in self._seats.values())
+        seats = self._seats.values()
+        shut = [seat for seat in seats if seat.breaker.open_until is not None and not seat.breaker.admits(now)]
+        if not shut:
+            return tuple([seat.state(ejected=False) for seat in seats])
+        kept = self._kept(shut)
+        return tuple([seat.state(ejected=seat in shut and seat not in kept) for seat in seats])
 
     def _kept(self, shut: Sequence[Seat]) -> Sequence[Seat]:
         """Those that stay in use although their breaker is open, so that the floor is kept: the soonest due first."""

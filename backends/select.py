@@ -6,8 +6,7 @@ not send everything to its first replica.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from backends.demand import Demand
 
@@ -15,12 +14,12 @@ from backends.demand import Demand
 _TIE_SECONDS: Final = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaState:
+class ReplicaState(NamedTuple):
     """One replica as this process sees it.
 
     `prefill_seconds`: predicted prefill of calls that have not had their first token; `decode_seconds`: predicted
-    decode of all calls in flight. `max_concurrent` None means no limit.
+    decode of all calls in flight. `max_concurrent` None means no limit. A tuple,
+    because one is made for every replica and every call.
     """
 
     name: str

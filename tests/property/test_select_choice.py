@@ -1,7 +1,5 @@
 """For any pool: the chosen replica may take the call, and none is much idler."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,7 +49,7 @@ def test_choice(states: list[ReplicaState], home: str, slack: float, tie: int, e
 
 @given(pools(), st.integers(0, 100))
 def test_the_order_of_calls_decides_among_equals_only(states: list[ReplicaState], tie: int) -> None:
-    same = [replace(state, prefill_seconds=1.0, decode_seconds=0.0, in_flight=0) for state in states]
+    same = [state._replace(prefill_seconds=1.0, decode_seconds=0.0, in_flight=0) for state in states]
     demand = Demand(1.0, 1.0, 1, 1, None, None, "m", 1.0)
     able = [state.name for state in same if state.eligible]
     picks = [
