@@ -18,6 +18,7 @@ from policies.policy import Policy
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
 from policies.trimmed_text import render
+from policies.window import cuts
 
 __all__ = ["Plan", "Refuse", "may_act", "plan"]
 
@@ -113,7 +114,9 @@ def _replayed(conversation: Conversation, in_force: InForce) -> Draft:
     draft = Draft(conversation)
     cut = in_force.cut
     if cut and cut.at < len(messages) and conversation.prefix_digest(cut.at + 1) == cut.prefix:
-        draft = draft.with_cut(cut.at)
+        # An answer that came late to a call already dropped brings the call back.
+        allowed = cuts(conversation, draft.pinned)
+        draft = draft.with_cut(max((start for start in allowed if start <= cut.at), default=0))
     trims = {trim.digest: trim for trim in in_force.trims}
     again = ((at, message, trims.get(message.digest)) for at, message in enumerate(messages) if draft.keeps(at))
     return draft.with_trims(

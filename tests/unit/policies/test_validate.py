@@ -1,0 +1,110 @@
+"""The validator: each rule is broken once on purpose, and what was wrong before is forgiven."""
+
+from dataclasses import replace
+
+import pytest
+
+from policies.conversation import Conversation
+from policies.edit import DropMessages, Edit, ReplaceText
+from policies.validate import RULES, violations
+from tests.unit.policies.conversations import calling, conversation, message, result, says, system, user
+
+
+def drop(talk: Conversation, start: int, stop: int) -> DropMessages:
+    tokens = sum(message.tokens for message in talk.messages[start:stop])
+    digest = talk.messages[stop].digest if stop < len(talk.messages) else b""
+    return DropMessages("p", start, stop, digest, tokens)
+
+
+def rewrite(talk: Conversation, at: int, text: str = "short") -> ReplaceText:
+    return ReplaceText("p", at, talk.messages[at].digest, text, 1)
+
+
+def broken(talk: Conversation, *edits: Edit) -> set[str]:
+    return {violation.rule for violation in violations(talk, edits)}
+
+
+TALK = conversation(
+    system(),
+    user("task"),
+    calling("a", "b"),
+    result("a"),
+    result("b"),
+    says(),
+    user("second"),
+    calling("c", reasoning=True),
+    result("c", '{"rows": [1, 2, 3]}'),
+    says(reasoning=True),
+    user("last"),
+    calling("d", reasoning=True),
+    message("tool", "ok", answers="d", media=1),
+)
+
+BREAKS: list[tuple[str, tuple[Edit, ...]]] = [
+    ("system and developer messages stay", (drop(TALK, 0, 1),)),
+    ("system and developer messages stay", (rewrite(TALK, 0),)),
+    ("the first user message stays", (drop(TALK, 1, 6),)),
+    ("the first user message stays", (rewrite(TALK, 1),)),
+    ("the last user message stays verbatim", (rewrite(TALK, 10),)),
+    ("a call and its answers stay or go as one", (drop(TALK, 3, 4),)),
+    ("a call and its answers stay or go as one", (drop(TALK, 2, 3),)),
+    ("reasoning goes by whole turns, never in the turn under way", (drop(TALK, 7, 9),)),
+    ("reasoning goes by whole turns, never in the turn under way", (drop(TALK, 11, 12),)),
+    ("reasoning goes by whole turns, never in the turn under way", (rewrite(TALK, 9),)),
+    ("a message with media is not rewritten", (rewrite(TALK, 12),)),
+    ("JSON stays JSON", (rewrite(TALK, 8, '{"rows": [1,'),)),
+    ("no lone surrogate leaves", (rewrite(TALK, 3, "\ud83d"),)),
+    ("user and assistant still alternate", (drop(TALK, 2, 6),)),
+]
+
+
+@pytest.mark.parametrize(("rule", "edits"), BREAKS)
+def test_each_rule_can_be_broken(rule: str, edits: tuple[Edit, ...]) -> None:
+    assert rule in broken(TALK, *edits)
+
+
+def test_an_image_not_yet_answered_stays() -> None:
+    talk = conversation(user(), says(), user(media=1), result("orphan"), user())
+    assert broken(talk, drop(talk, 2, 4)) == {"what is not answered yet stays"}
+
+
+def test_the_last_message_stays() -> None:
+    talk = conversation(user(), says(), says())
+    edit = replace(drop(talk, 1, 3), stop=3)
+    assert broken(talk, edit) == {"edits lie in order within the conversation"}
+
+
+def test_all_rules_are_tried_here() -> None:
+    elsewhere = {"what is not answered yet stays", "the last message stays"}
+    assert {rule for rule, _ in BREAKS} | elsewhere == set(RULES)
+
+
+def test_edits_that_break_nothing_pass() -> None:
+    assert broken(TALK) == set()
+    assert broken(TALK, drop(TALK, 2, 5), drop(TALK, 6, 10)) == set()
+    assert broken(TALK, rewrite(TALK, 3, "o"), rewrite(TALK, 8, '{"rows": []}')) == set()
+
+
+@pytest.mark.parametrize(
+    ("rule", "edit"),
+    [
+        ("edits lie in order within the conversation", drop(TALK, 12, 13)),
+        ("edits lie in order within the conversation", replace(drop(TALK, 2, 5), start=5)),
+        ("an edit names the message it was made for", replace(rewrite(TALK, 3), digest=b"")),
+        ("an edit makes the prompt shorter", replace(rewrite(TALK, 3), removed_tokens=0)),
+        ("an edit makes the prompt shorter", replace(rewrite(TALK, 3), removed_tokens=9999)),
+    ],
+)
+def test_edits_that_do_not_fit_are_told_apart(rule: str, edit: Edit) -> None:
+    assert rule in broken(TALK, edit)
+
+
+def test_edits_over_one_another_do_not_fit() -> None:
+    assert broken(TALK, drop(TALK, 2, 5), rewrite(TALK, 3)) == {"edits lie in order within the conversation"}
+
+
+def test_what_was_wrong_before_is_no_violation() -> None:
+    talk = conversation(
+        user(), says(), user(), result("orphan"), calling("half", "other"), result("half"), user(), says()
+    )
+    assert broken(talk, drop(talk, 2, 6)) == set()
