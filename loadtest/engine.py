@@ -23,6 +23,8 @@ from loadtest.wire_openai import dump
 __all__ = ["Engine", "Settings", "serve"]
 
 BODY_BYTES = 256 * 1024 * 1024
+AT_ONCE_SECONDS = 0.001
+"""aiohttp takes a time limit of zero for none at all."""
 GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 """An API key protects these prefixes and nothing else, as in vLLM."""
 
@@ -53,7 +55,7 @@ async def serve(settings: Settings, die: Callable[[], None] | None = None) -> As
         application(emulator),
         handler_cancellation=True,
         access_log=None,
-        shutdown_timeout=settings.shutdown_timeout_seconds,
+        shutdown_timeout=max(settings.shutdown_timeout_seconds, AT_ONCE_SECONDS),
     )
     await runner.setup()
     try:
