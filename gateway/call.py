@@ -12,7 +12,7 @@ from gateway.identity import SessionHints
 if TYPE_CHECKING:
     from gateway.dialects.base import Dialect
 
-Outcome = Literal["ok", "refused", "denied", "client_gone", "engine_error", "broken", "error"]
+Outcome = Literal["ok", "refused", "denied", "client_gone", "engine_refused", "engine_failed", "broken", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Call:
     wants_usage: bool = False
     messages: tuple[bytes, ...] = ()
     content_bytes: int = 0
+    largest_bytes: int = 0
     overhead: bytes = b""
     max_tokens: int | None = None
     choices: int = 1

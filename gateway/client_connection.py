@@ -82,8 +82,6 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        if self._in_head:
-            self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -92,6 +90,7 @@ class ClientConnection(asyncio.Protocol):
             raise error.__context__ or error from None
         except httptools.HttpParserError:
             self._refuse(400, "The request is not well-formed HTTP/1.1.")
+        self._head_bytes += len(data)
         if self._in_head and self._head_bytes > self._limits.head_bytes:
             self._refuse(431, f"The request head is longer than {self._limits.head_bytes} bytes.")
 

@@ -95,9 +95,7 @@ class EngineUnreachable(EngineFault):
 
 
 class EngineTimeout(EngineFault):
-    """No answer, or no next token, within the limit."""
-
-    retryable = True
+    """No answer, or no next token, within the limit. Not retried: the engine may still be at it."""
 
 
 class EngineError(EngineFault):
@@ -118,6 +116,12 @@ class EngineBroke(EngineFault):
 
 class NoReplica(OurFault):
     """No replica can take the call."""
+
+    retryable = True
+
+
+class Saturated(OurFault):
+    """All replicas are in use and the wait was too long, or the queue is full."""
 
     retryable = True
 
@@ -165,6 +169,7 @@ ANSWERS: Mapping[type[Fault], Answer] = {
     EngineBusy: Answer(503, "server_error", "engine_busy"),
     EngineBroke: Answer(502, "server_error", "engine_broke_off"),
     NoReplica: Answer(503, "server_error", "no_replica"),
+    Saturated: Answer(429, "server_error", "engines_saturated"),
     StoreDown: Answer(503, "server_error", "store_unavailable"),
     Draining: Answer(503, "server_error", "draining"),
     Unexpected: Answer(500, "server_error", "internal_error"),

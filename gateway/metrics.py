@@ -98,7 +98,8 @@ class Metrics(Collector):
         self.estimated = Counts("kvgate_requests_estimated", "Calls settled without the engine's usage.", "tenant")
         self.removed = Counts("kvgate_context_removed_tokens", "Tokens removed before sending.", "policy", "mode")
         self.edits = Counts("kvgate_context_edits", "Edits made before sending.", "policy", "mode")
-        self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "invariant")
+        self.refusals = Counts("kvgate_context_refusals", "Prompts refused as too long.", "tenant", "policy")
+        self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "rule")
         self.kv_read = Counts(
             "kvgate_kv_read_bytes", "KV-cache bytes re-read while decoding (closed form).", "tenant", "model", "pool"
         )

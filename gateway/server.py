@@ -22,6 +22,7 @@ class Server:
         self.limits = limits
         self.connections: set[ClientConnection] = set()
         self.draining = False
+        self.port = 0
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
@@ -30,7 +31,8 @@ class Server:
         self._listener = await loop.create_server(
             lambda: ClientConnection(self), host, port, ssl=tls, reuse_address=True, backlog=4096
         )
-        return int(self._listener.sockets[0].getsockname()[1])
+        self.port = int(self._listener.sockets[0].getsockname()[1])
+        return self.port
 
     def sweep(self) -> None:
         """Called about twice a second."""

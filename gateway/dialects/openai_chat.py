@@ -54,6 +54,7 @@ class OpenAIChat(OpenAIDialect):
             raise InvalidRequest("`messages` must hold at least one message.", param="messages")
         messages = tuple([bytes(message) for message in chat.messages])
         overhead = bytes(chat.tools)
+        sizes = [countable_bytes(message) for message in messages]
         return Call(
             dialect=self,
             body=body,
@@ -61,7 +62,8 @@ class OpenAIChat(OpenAIDialect):
             stream=bool(chat.stream),
             wants_usage=wants_usage(chat),
             messages=messages,
-            content_bytes=sum(map(countable_bytes, messages)) + len(overhead),
+            content_bytes=sum(sizes) + len(overhead),
+            largest_bytes=max(sizes),
             overhead=overhead,
             max_tokens=limit_of(chat),
             choices=choices_of(chat),

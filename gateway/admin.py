@@ -1,0 +1,51 @@
+"""The admin listener: metrics and probes, on a port of its own, loopback unless told otherwise.
+
+Rule: nothing a tenant may see is here, and nothing here is reachable on the tenants' port but the two probes.
+"""
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from gateway.metrics import Metrics
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Ready = Callable[[], str | None]
+"""`None` when calls can be served, else why not."""
+
+
+class Admin:
+    """The listener. `ready` is asked at every `/readyz`."""
+
+    def __init__(self, metrics: Metrics, ready: Ready) -> None:
+        self._metrics = metrics
+        self._ready = ready
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/metrics", self._show_metrics),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; gives the port. Raises `OSError` if it is taken."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        reason = self._ready()
+        return web.Response(status=200 if reason is None else 503, text=f"{reason or 'ready'}\n")

@@ -1,0 +1,48 @@
+"""The fields of a request that are ours to set, per call and pool: the closed table of DESIGN 11.8 as one function.
+
+Rule: what steers an engine's cache, scheduler or templates never comes from a client; what an engine does not know is
+not sent to it.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from config.pools import Features
+from config.tiers import MaxTokens
+from gateway.call import Call
+from gateway.dialects.base import FORBIDDEN
+from gateway.tenants import Caller
+
+
+def owned_fields(call: Call, caller: Caller, engine_name: str, features: Features) -> Mapping[str, bytes | None]:
+    """Raw JSON values to set and, as `None`, fields to remove. Nothing to change gives an empty mapping."""
+    fields: dict[str, bytes | None] = {name: None for name in call.present if name in FORBIDDEN}
+    if call.model != engine_name:
+        fields["model"] = msgspec.json.encode(engine_name)
+    if features.cache_salt:
+        fields["cache_salt"] = caller.cache_salt
+    if features.priority and caller.may.priority:
+        fields["priority"] = b"%d" % caller.may.priority
+    if call.stream and not call.wants_usage and features.usage_in_stream:
+        fields["stream_options"] = _with_usage(call.present.get("stream_options"))
+    if call.generates and (limit := generated_limit(call, caller.may.max_tokens)) != call.max_tokens:
+        fields[_limit_field(call)] = b"%d" % limit if limit is not None else None
+    return fields
+
+
+def generated_limit(call: Call, tier: MaxTokens) -> int | None:
+    """How many tokens a choice may have: the client's wish or the tier's default, at most the tier's limit."""
+    wished = call.max_tokens if call.max_tokens is not None else tier.default
+    if tier.limit is None:
+        return wished
+    return tier.limit if wished is None else min(wished, tier.limit)
+
+
+def _limit_field(call: Call) -> str:
+    return "max_completion_tokens" if "max_completion_tokens" in call.present else "max_tokens"
+
+
+def _with_usage(options: bytes | None) -> bytes:
+    given = msgspec.json.decode(options) if options else None
+    return msgspec.json.encode((given if isinstance(given, dict) else {}) | {"include_usage": True})

@@ -1,0 +1,97 @@
+"""The pools of a configuration as the gateway uses them: choice, connections, credentials, what their engines know.
+
+Rule: an engine sees its pool's own key and headers that we made; nothing of a tenant's credential goes further than
+`tenants.py`.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from backends.demand import Phase
+from backends.engines import ENGINES
+from backends.exchange import Exchange
+from backends.pool import Pool, PoolSettings, Replica
+from backends.transport import Transport
+from config import pools
+from config.routing import Routing
+from gateway.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How one replica is spoken to: its connections and the head that all requests to it share."""
+
+    transport: Transport
+    head: bytes
+
+    def request(self, method: bytes, path: bytes, headers: bytes, body: bytes) -> bytes:
+        """A whole HTTP request. `headers` are finished header lines."""
+        length = b"content-length: %d\r\n\r\n" % len(body)
+        return b"".join((method, b" ", path, b" HTTP/1.1\r\n", self.head, headers, length, body))
+
+
+class ServedPool:
+    """One pool: its configuration, its replicas' state, a wire to each of them."""
+
+    def __init__(self, settings: pools.Pool, routing: Routing, clock: Clock, environ: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.name = settings.name
+        self.features = settings.features
+        self.engine = ENGINES[settings.engine]
+        phase: Phase | None = None if settings.phase == "any" else settings.phase
+        self.pool = Pool(
+            settings.name,
+            [Replica(replica.name, replica.url, settings.max_concurrent) for replica in settings.replicas],
+            engine=settings.engine,
+            clock=clock,
+            phase=phase,
+            settings=PoolSettings(
+                affinity_slack_seconds=routing.affinity_slack_seconds, max_waiting=routing.max_waiting
+            ),
+        )
+        key = settings.engine_key.read(environ) if settings.engine_key else None
+        self._wires = {replica.name: _wire(replica, key, routing, clock) for replica in settings.replicas}
+
+    def serves(self, phase: Phase) -> bool:
+        return self.pool.phase in (None, phase)
+
+    def sweep(self) -> None:
+        """End what is past its time; called about twice a second."""
+        for wire in self._wires.values():
+            wire.transport.sweep()
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.transport.close()
+
+    async def open(self, replica: str, path: str, headers: bytes, body: bytes) -> Exchange:
+        """Send a call to a replica and wait for the head of its answer. Raises `UpstreamFailed`."""
+        wire = self._wires[replica]
+        return await wire.transport.open(wire.request(b"POST", path.encode("ascii"), headers, body))
+
+    async def get(self, replica: str, path: str) -> tuple[int, bytes]:
+        """Status and body of a GET: health, models, metrics. Raises `UpstreamFailed`."""
+        wire = self._wires[replica]
+        exchange = await wire.transport.open(wire.request(b"GET", path.encode("ascii"), b"", b""))
+        head = await exchange.head
+        return head.status, await exchange.body()
+
+
+def served(configured: Iterable[pools.Pool], routing: Routing, clock: Clock) -> dict[str, ServedPool]:
+    """Every pool by its name; engine keys are read from the environment."""
+    return {pool.name: ServedPool(pool, routing, clock, os.environ) for pool in configured}
+
+
+def _wire(replica: pools.Replica, key: str | None, routing: Routing, clock: Clock) -> Wire:
+    transport = Transport(
+        replica.url,
+        clock=clock,
+        connect_seconds=routing.connect_timeout_seconds,
+        first_byte_seconds=routing.first_token_timeout_seconds,
+        idle_seconds=routing.idle_timeout_seconds,
+    )
+    lines = [b"host: " + transport.authority, b"content-type: application/json", b"accept-encoding: identity"]
+    if key:
+        lines.append(b"authorization: Bearer " + key.encode("latin-1"))
+    return Wire(transport, b"".join(line + b"\r\n" for line in lines))
