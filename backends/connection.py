@@ -30,6 +30,8 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
+        self._kept_alive = False
+        self._excess = False
         self._touched = False
         self._answered = False
         self._complete = False
@@ -85,8 +87,10 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             self._deliver()
-            self.fail("broken")
-            return
+            if not self._complete:  # what follows a complete answer says nothing about it
+                self.fail("broken")
+                return
+            self._excess = True
         self._deliver()
         if self._complete:
             self._finish()
@@ -123,6 +127,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._complete = self._answered
+        self._kept_alive = self._parser.should_keep_alive()  # llhttp forgets it once the message is behind it
 
     def _deliver(self) -> None:
         if not self._parts:
@@ -136,7 +141,7 @@ class Connection(asyncio.Protocol):
         exchange, self.exchange = self.exchange, None
         self.deadline = float("inf")
         self.resume()
-        if self._parser.should_keep_alive():
+        if self._kept_alive and not self._excess:
             self._owner.freed(self)
         else:
             self._owner.lost(self)
