@@ -77,3 +77,19 @@ def test_a_thousand_failed_probes_still_end() -> None:
 def test_calls_sent_before_it_opened_tell_nothing_new() -> None:
     assert after(["success", "failure", "neutral"], OPEN, now=6.0) == OPEN
     assert after(["success"], probe(OPEN), now=6.0) == probe(OPEN)
+
+
+def test_no_success_opens_however_bad_the_window() -> None:
+    bad: list[Outcome] = [
+        "failure",
+        "failure",
+        "success",
+        "failure",
+        "failure",
+        "success",
+        "failure",
+        "success",
+        "success",
+    ]
+    assert after([*bad, "success"]).state(0.0) == "closed"
+    assert after([*bad, "failure"]).state(0.0) == "open"

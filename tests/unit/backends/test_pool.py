@@ -271,3 +271,26 @@ async def test_repr_shows_the_state() -> None:
     assert repr(pool) == "<Pool p a:1 b:0! waiting:0>"
     lease.release("success")
     assert repr(lease) == "<Lease a released>"
+
+
+async def test_the_floor_counts_replicas_that_can_take_calls_only() -> None:
+    pool = pool_of(2, room=9)
+    await end(pool, "failure", "a")
+    await end(pool, "failure", "a")
+    assert ejected(pool) == {"b"}
+    pool.set_health("a", False)
+    assert (await leased(pool)).replica.name == "b"
+
+
+async def test_a_replica_due_for_a_probe_goes_to_the_one_who_waited_longest() -> None:
+    clock = Hands()
+    pool = pool_of(2, clock=clock)
+    await end(pool, "failure", "a")
+    await end(pool, "failure", "a")
+    await leased(pool)
+    first = await waiting(pool)
+    clock.now = 5.0
+    newcomer = await waiting(pool)
+    assert isinstance(await first, Lease)
+    assert not newcomer.done()
+    newcomer.cancel()
