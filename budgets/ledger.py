@@ -12,6 +12,7 @@ from typing import cast
 
 from budgets.limit import Dimension, Limit, Mode
 from budgets.script import Argument, RunScript, Script
+from budgets.usage import Usage
 
 Amounts = Mapping[Dimension, int]
 """Units by dimension; a dimension that is left out is 0."""
@@ -142,6 +143,18 @@ def denial(
         retry_after_seconds,
         resets_at,
     )
+
+
+def amounts_of(usage: Usage, kv_read_bytes: int) -> Amounts:
+    """The amounts of one call, to reserve by an estimated usage or to settle by a real one."""
+    return {
+        "requests": 1,
+        "prefill_tokens": usage.prefill_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "decode_tokens": usage.decode_tokens,
+        "total_tokens": usage.total_tokens,
+        "kv_read_bytes": kv_read_bytes,
+    }
 
 
 def prompt_share(dimension: Dimension, amounts: Amounts) -> int:

@@ -1,0 +1,138 @@
+"""What a call will probably use, before anything is counted: enough to reserve by, and settled by the truth later.
+
+Rule: an estimate is never zero for a call that will use something, and never above what the call may use. What is
+learned is a value: `observe` returns the next one and changes nothing.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from budgets.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRatio:
+    """Tokens per byte of prompt content, learned from the usage that engines report. One value a model.
+
+    A ratio of sums over roughly the last `window_bytes`, so long prompts count for more than short ones, up to a
+    tenth of the window each. It begins at one token for three bytes, on the safe side for English.
+    """
+
+    tokens: float = 1_000.0
+    bytes: float = 3_000.0
+    window_bytes: float = 1_000_000.0
+
+    @property
+    def tokens_per_byte(self) -> float:
+        return self.tokens / self.bytes
+
+    def observe(self, content_bytes: int, prompt_tokens: int) -> "LearnedRatio":
+        """The ratio after a prompt of so many bytes turned out to have so many tokens."""
+        if content_bytes <= 0 or prompt_tokens <= 0:
+            return self
+        weight = min(1.0, self.window_bytes / 10 / content_bytes)
+        seen = content_bytes * weight
+        kept = max(0.0, min(1.0, (self.window_bytes - seen) / self.bytes))
+        return replace(self, tokens=self.tokens * kept + prompt_tokens * weight, bytes=self.bytes * kept + seen)
+
+    def estimate(self, content_bytes: int) -> int:
+        """Tokens of so many bytes: at least 1, and at most one a byte (a byte-level tokenizer can do no worse)."""
+        return max(1, min(content_bytes, math.ceil(content_bytes * self.tokens_per_byte)))
+
+
+_STEPS = 4  # bins per doubling: an estimate is at most a fifth too high
+_BINS = 20 * _STEPS + 1  # up to a million tokens
+_FULL = 512.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """The `level` quantile of a number of tokens, over roughly the last 500 calls. One value a tenant and model.
+
+    Counts in bins of equal ratio; all are halved when they reach 512, so what is long past fades.
+    """
+
+    level: float = 0.9
+    counts: tuple[float, ...] = (0.0,) * _BINS
+    total: float = 0.0
+
+    def observe(self, tokens: int) -> "Quantile":
+        """The quantile after a call used so many tokens."""
+        at = _bin(tokens)
+        counts = (*self.counts[:at], self.counts[at] + 1.0, *self.counts[at + 1 :])
+        total = self.total + 1.0
+        if total >= _FULL:
+            counts, total = tuple([count / 2 for count in counts]), total / 2
+        return replace(self, counts=counts, total=total)
+
+    def estimate(self, otherwise: int) -> int:
+        """The upper edge of the bin that holds the quantile; `otherwise` before the first call."""
+        if self.total == 0:
+            return otherwise
+        wanted, seen = self.level * self.total, 0.0
+        for at, count in enumerate(self.counts):
+            seen += count
+            if seen >= wanted:
+                return _upper(at)
+        return _upper(_BINS - 1)
+
+
+def _bin(tokens: int) -> int:
+    return 0 if tokens <= 1 else min(_BINS - 1, math.ceil(math.log2(tokens) * _STEPS))
+
+
+def _upper(bin: int) -> int:
+    return math.ceil(2 ** (bin / _STEPS))
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a request says about its size.
+
+    `content_bytes` are text only; `images` counts pictures and other media. `choices` is n, `best_of` what
+    /v1/completions may generate to choose from. `generates` is false for embeddings.
+    """
+
+    content_bytes: int
+    images: int = 0
+    choices: int = 1
+    best_of: int | None = None
+    max_tokens: int | None = None
+    generates: bool = True
+
+    @property
+    def sequences(self) -> int:
+        """How many replies the engine computes."""
+        return max(1, self.choices, self.best_of or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the tier and the model allow: tokens of a prompt as sent, tokens of one reply; None: no bound.
+
+    `tokens_per_image` is what most engines make of a picture; `usual_reply_tokens` stands in until there is
+    something to learn from.
+    """
+
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
+    tokens_per_image: int = 1_024
+    usual_reply_tokens: int = 512
+
+
+def estimate(ask: Ask, ratio: LearnedRatio, reply: Quantile, bounds: Bounds) -> Usage:
+    """Prompt and generated tokens to reserve. `reply` is learned from single replies."""
+    prompt = ratio.estimate(ask.content_bytes) + ask.images * bounds.tokens_per_image
+    if bounds.prompt_tokens is not None:
+        prompt = min(prompt, bounds.prompt_tokens)
+    return Usage.estimated(prompt, _decode_tokens(ask, reply, bounds))
+
+
+def _decode_tokens(ask: Ask, reply: Quantile, bounds: Bounds) -> int:
+    if not ask.generates:
+        return 0
+    expected = reply.estimate(bounds.usual_reply_tokens)
+    for most in (ask.max_tokens, bounds.reply_tokens):
+        if most is not None:
+            expected = min(expected, max(0, most))
+    return expected * ask.sequences
