@@ -21,9 +21,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
-            if key.value in seen:
-                self.doubled.append(Problem("", f"{key.value!r} stands twice; remove one", key.start_mark.line + 1))
-            seen.add(str(key.value))
+            name = str(key.value)
+            if name in seen:
+                self.doubled.append(Problem("", f"{name!r} stands twice; remove one", key.start_mark.line + 1))
+            seen.add(name)
         return super().construct_mapping(node, deep)
 
 
@@ -32,14 +33,12 @@ class Document:
 
     def __init__(self, text: str) -> None:
         """Raises `ConfigError` with line and column for text that is not one YAML mapping with single keys."""
-        loader = _Loader(text)
         try:
+            loader = _Loader(text)
             self._node = loader.get_single_node()
             self.data: Any = loader.construct_document(self._node) if self._node else None
         except yaml.YAMLError as fault:
             raise ConfigError([_unreadable(fault)]) from fault
-        finally:
-            loader.dispose()
         if loader.doubled:
             raise ConfigError(sorted(set(loader.doubled), key=lambda problem: problem.line or 0))
         if not isinstance(self.data, dict):

@@ -1,7 +1,7 @@
 """What holds for one tenant: its tier with its own overrides, resolved once per configuration.
 
 Rule: the context's marks reach the policies here and nowhere else: a window without marks of its own takes those of
-the context, and a context limit that no policy enforces yet is enforced last.
+the context, and the context's limit is always enforced, last. Of several caps the lowest holds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ def within(policies: Sequence[Policy], context: Context) -> Iterator[Policy]:
     """The policies, told the context's marks and limit."""
     for policy in policies:
         yield _marked(policy, context) if isinstance(policy, KeepRecentTurns) else policy
-    if context.limit_tokens is not None and not any(isinstance(policy, CapContext) for policy in policies):
+    if context.limit_tokens is not None:
         yield CapContext(limit_tokens=context.limit_tokens)
 
 

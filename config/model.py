@@ -45,7 +45,8 @@ class Config(Section):
 
     @cached_property
     def _models_by_name(self) -> dict[str, Model]:
-        return {name: model for model in self.models.values() for name in (*model.aliases, model.name)}
+        aliases = {alias: model for model in self.models.values() for alias in model.aliases}
+        return {**aliases, **self.models}
 
     @cached_property
     def _pools_by_model(self) -> dict[str, tuple[Pool, ...]]:

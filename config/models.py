@@ -6,7 +6,6 @@ model's own config.json (relative to the configuration file).
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 from budgets import hf_config
 from budgets.geometry import Geometry, KvDtype, WeightDtype
 from config import catalogue
+from config.problems import unknown
 from config.section import ModelName, NamedSection
 from config.units import Count, plain_numbers
 
@@ -47,14 +47,6 @@ def _from_config_json(path: Path) -> Geometry:
         return hf_config.geometry(fields)
     except (AttributeError, TypeError) as fault:
         raise ValueError(f"{path} is not a model's config.json; spell the geometry out instead") from fault
-
-
-def unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
-    """The message for a name that is none of the known ones, with the nearest or, if few, all of them."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    if near:
-        return f"unknown {kind} {name!r}; did you mean {near[0]!r}?"
-    return f"unknown {kind} {name!r}; known: {', '.join(known) or 'none'}"
 
 
 GeometryRef = Annotated[

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from budgets.hardware import Hardware
 from config import catalogue
-from config.models import unknown
+from config.problems import unknown
 from config.secret import SECRET, EnvSecret
 from config.section import ModelName, NamedSection, Section
 from config.units import plain_numbers

@@ -3,11 +3,12 @@
 Rule: a value is shown only where no secret can stand; never for an unknown field.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from config.secret import SECRET
 
@@ -45,8 +46,16 @@ def path(place: Place) -> str:
 
 def from_pydantic(fault: ValidationError, data: object, root: type[BaseModel]) -> list[tuple[Place, str]]:
     """Every error of a failed validation of `data`, with its place in the file."""
-    schema = root.model_json_schema()
-    return [(_in_file(error["loc"], error["type"], data), _message(error, schema)) for error in fault.errors()]
+    schema, errors = root.model_json_schema(), fault.errors()
+    told = [error for error in errors if not _follows(error, errors)]
+    return [(_in_file(error["loc"], error["type"], data), _message(error, schema)) for error in told]
+
+
+def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """A list is called too short when its entries have mistakes: those are told, the rest is their consequence."""
+    loc = error["loc"]
+    deeper = (other["loc"] for other in errors if len(other["loc"]) > len(loc))
+    return error["type"] == "too_short" and any(other[: len(loc)] == loc for other in deeper)
 
 
 def _in_file(loc: Place, kind: str, data: object) -> Place:
@@ -70,7 +79,7 @@ def _step(data: object, step: str | int) -> tuple[object] | None:
     return None
 
 
-def _message(error: Any, schema: Mapping[str, Any]) -> str:
+def _message(error: ErrorDetails, schema: Mapping[str, Any]) -> str:
     kind, loc, text = error["type"], error["loc"], error["msg"].removeprefix("Value error, ")
     if kind == "missing":
         return "this field is needed"
@@ -80,13 +89,18 @@ def _message(error: Any, schema: Mapping[str, Any]) -> str:
         return "say which one it is: it needs a kind"
     if kind == "union_tag_invalid":
         tag, tags = error["ctx"]["tag"], [tag.strip(" '") for tag in error["ctx"]["expected_tags"].split(",")]
-        return f"unknown kind {tag!r}{_near(str(tag), tags)}"
+        return unknown("kind", str(tag), tags)
     text = text[:1].lower() + text[1:]
     return text if kind in SILENT else f"{text}{_shown(error['input'], text)}"
 
 
 def _unknown_field(name: str, fields: Sequence[str]) -> str:
     return f"unknown field{_near(name, fields)}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that is none of the known ones."""
+    return f"unknown {kind} {name!r}{_near(name, sorted(known)) or '; there is none'}"
 
 
 def _near(name: str, known: Sequence[str]) -> str:
@@ -101,7 +115,8 @@ def _shown(value: object, message: str) -> str:
     if value is None or isinstance(value, Mapping | list | tuple | BaseModel):
         return ""
     text = repr(value)
-    return f", not {text}" if len(text) <= SHOWN_CHARACTERS and text not in message else ""
+    said = isinstance(value, str) and text in message
+    return f", not {text}" if len(text) <= SHOWN_CHARACTERS and not said else ""
 
 
 def _fields(schema: Mapping[str, Any], loc: Place) -> list[str]:
@@ -110,7 +125,7 @@ def _fields(schema: Mapping[str, Any], loc: Place) -> list[str]:
     for step in loc:
         node = _descend(_resolved(node, schema), step)
     node = _resolved(node, schema)
-    return [name for name in node.get("properties", {}) if name != "name" or "name" in node.get("required", ())]
+    return list(node.get("properties", {}))
 
 
 def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

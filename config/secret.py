@@ -23,8 +23,6 @@ class EnvSecret(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: object) -> object:
-        if isinstance(value, Mapping):
-            return value
         match = re.fullmatch(r"env:([A-Za-z_][A-Za-z0-9_]*)", value) if isinstance(value, str) else None
         if match is None:
             raise PydanticCustomError(

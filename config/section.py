@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic.json_schema import SkipJsonSchema
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 """Name of a pool, tier, tenant or key. It goes into metric labels and store keys, hence the small alphabet."""
@@ -36,7 +37,7 @@ class Section(BaseModel):
 class NamedSection(Section):
     """A part that is named by its key in the file; `name` is filled in from there and not written."""
 
-    name: str = ""
+    name: SkipJsonSchema[str] = ""
 
 
 def named(entries: object) -> object:

@@ -6,12 +6,16 @@ Rule: nothing here changes what a tenant may do; that is the configuration file'
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from config.problems import ConfigError, Problem
 from config.units import Duration, Size
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+PREFIX = "KVGATE_"
 
 
 class Settings(BaseSettings):
@@ -20,7 +24,7 @@ class Settings(BaseSettings):
     `store_url` None: the embedded Valkey in `data_dir`. `secret` None: one is made and kept in `data_dir`.
     """
 
-    model_config = SettingsConfigDict(env_prefix="KVGATE_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
     config: Path = Path("kvgate.yaml")
     host: str = "127.0.0.1"
@@ -35,3 +39,15 @@ class Settings(BaseSettings):
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_seconds: Duration = 30.0
+
+
+def from_environment() -> Settings:
+    """The settings of this process. Raises `ConfigError` with every variable that is wrong; no value is repeated."""
+    try:
+        return Settings()
+    except ValidationError as fault:
+        raise ConfigError([_problem(error["loc"], error["msg"]) for error in fault.errors()]) from fault
+
+
+def _problem(loc: tuple[str | int, ...], message: str) -> Problem:
+    return Problem(PREFIX + str(loc[0]).upper(), message.removeprefix("Value error, "))

@@ -92,7 +92,7 @@ def _scaled(value: object, expected: str, unit: str) -> int:
             raise ValueError(f"expected {expected}")
         number = Decimal(match[1]) * PREFIXES[match[2].lower()]
     if number != int(number):
-        raise ValueError(f"expected {expected}; {value} is not a whole number")
+        raise ValueError(f"expected {expected}, and a whole number")
     return int(number)
 
 
