@@ -121,9 +121,9 @@ def _usage(body: Json, last: Usage | None) -> Usage | None:
 
 
 def _read_choice(facts: Facts, choice: Json) -> None:
-    delta = _object(choice.get("delta"))
-    if choice.get("text") or any(delta.get(field) for field in _CONTENT_FIELDS):
-        facts.first_content = True
+    if not facts.first_content:
+        delta = _object(choice.get("delta"))
+        facts.first_content = bool(choice.get("text")) or any(delta.get(field) for field in _CONTENT_FIELDS)
     reason = choice.get("finish_reason")
     if isinstance(reason, str):
         facts.finish_reasons[_count(choice.get("index")) or 0] = reason

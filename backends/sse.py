@@ -80,6 +80,9 @@ class Scanner(Facts):
                 if frames == 1 and self.frames >= self._learn_at:
                     self._learn(data)
                 return data
+            if _one_frame(data):
+                self._dropped = self._remove(data)
+                return b"" if self._dropped else data
         forwarded = self._scan(data)
         self._calm = self.first_content and not self._held and not self._after_cr
         return forwarded if self._strip_usage else data
@@ -159,6 +162,10 @@ def _plain_frames(data: bytes) -> int:
     if borders > 1 and data.count(b"\n\ndata:") != borders - 1:
         return 0
     return 0 if data.endswith(b"\n\n\n") else borders
+
+
+def _one_frame(data: bytes) -> bool:
+    return data.startswith(b"data:") and data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
 
 
 def _eventful(data: bytes) -> bool:
