@@ -6,9 +6,9 @@ used is charged even if it exceeds the budget (debt), because it has been used.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from budgets.limit import Dimension, Limit, Mode
 from budgets.script import Argument, RunScript, Script
@@ -79,18 +79,39 @@ class Denied:
     store_down: bool = False
 
 
-async def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Grant | Denied:
+def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Coroutine[Any, Any, Grant | Denied]:
     """Take `amounts` from every limit of the scope, or nothing. One round trip; none if there is no limit.
 
+    The script is sent by the call and its answer awaited later, so that calls made together share a round trip.
     Whatever `run` raises when the store is away passes through: `budgets.allowance` says what to do then.
     """
     id = uuid.uuid4().hex
     if not scope.limits:
-        return Grant(id, scope, dict(amounts), ())
+        return _granted(Grant(id, scope, dict(amounts), ()))
     head: list[Argument] = [id, int(scope.lease_seconds * _MICRO), int(_GRACE_SECONDS * _MICRO)]
     rows = [part for limit in scope.limits for part in _reserve_row(limit, amounts)]
-    reply = await run(_RESERVE, _keys(scope.tenant), head + rows)
-    refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", reply)
+    return _answered(run(_RESERVE, _keys(scope.tenant), head + rows), id, scope, amounts)
+
+
+def settle(run: RunScript, grant: Grant, amounts: Amounts) -> Coroutine[Any, Any, tuple[Balance, ...]]:
+    """Charge what was used in place of what was reserved; how the limits stand then (nothing if already settled).
+
+    Sent by the call, like `reserve`. A local grant was never reserved in the store: its use is charged now.
+    """
+    limits = grant.scope.limits
+    if not limits:
+        return _settled(None, limits)
+    head: list[Argument] = [grant.id, int(grant.local)]
+    rows = [part for limit in limits for part in _settle_row(limit, amounts)]
+    return _settled(run(_SETTLE, _keys(grant.scope.tenant), head + rows), limits)
+
+
+async def _granted(grant: Grant) -> Grant | Denied:
+    return grant
+
+
+async def _answered(reply: Awaitable[object], id: str, scope: Scope, amounts: Amounts) -> Grant | Denied:
+    refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", await reply)
     if refused:
         limit, in_use = scope.limits[refused - 1], used[refused - 1]
         resets_at = now_us / _MICRO + _drain_seconds(limit, in_use)
@@ -99,18 +120,10 @@ async def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Grant | Den
     return Grant(id, scope, dict(amounts), balances(scope.limits, used), would_deny)
 
 
-async def settle(run: RunScript, grant: Grant, amounts: Amounts) -> tuple[Balance, ...]:
-    """Charge what was used in place of what was reserved; how the limits stand then (nothing if already settled).
-
-    A local grant was never reserved in the store: its use is charged now.
-    """
-    limits = grant.scope.limits
-    if not limits:
+async def _settled(reply: Awaitable[object] | None, limits: Sequence[Limit]) -> tuple[Balance, ...]:
+    if reply is None:
         return ()
-    head: list[Argument] = [grant.id, int(grant.local)]
-    rows = [part for limit in limits for part in _settle_row(limit, amounts)]
-    reply = await run(_SETTLE, _keys(grant.scope.tenant), head + rows)
-    settled, used = cast("tuple[int, list[int]]", reply)
+    settled, used = cast("tuple[int, list[int]]", await reply)
     return balances(limits, used) if settled else ()
 
 

@@ -8,10 +8,11 @@ The keys and their sizes are described in docs/redis.md.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
+from budgets.script import Argument
 from gateway.store import Script, Store
 
 _LOAD = Script.load("gateway", "session_load")
@@ -97,32 +98,36 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def load(self, tenant: str, id: str, chain: Sequence[bytes]) -> Session:
-        """The branch that a conversation with these cumulative digests continues. One round trip."""
-        reply = await self._store.run(_LOAD, _keys(tenant, id), [id, b"".join(chain)])
-        return _session(tenant, id, cast("list[bytes | int]", reply))
+    def load(self, tenant: str, id: str, chain: Sequence[bytes]) -> Coroutine[Any, Any, Session]:
+        """The branch that a conversation with these cumulative digests continues. One round trip.
 
-    async def save(self, session: Session, progress: Progress, limits: SessionLimits) -> Saved | None:
-        """Record a call that has ended. One round trip; None for a session that was not read."""
+        The script is sent by the call and its answer awaited later, so that calls made together share a round trip.
+        """
+        reply = self._store.run(_LOAD, _keys(tenant, id), [id, b"".join(chain)])
+        return _loaded(tenant, id, reply)
+
+    def save(self, session: Session, progress: Progress, limits: SessionLimits) -> Coroutine[Any, Any, Saved | None]:
+        """Record a call that has ended. One round trip, sent by the call; None for a session that was not read."""
         if session.status == "unread":
+            return self._saved(session, None)
+        args: list[Argument] = [
+            session.id,
+            progress.records(),
+            progress.memory,
+            progress.home or "",
+            progress.prompt_tokens,
+            progress.kv_read_bytes,
+            int(progress.begins_turn),
+            int(limits.idle_seconds * 1000),
+            int(limits.absolute_seconds * 1000),
+            limits.live_sessions,
+        ]
+        return self._saved(session, self._store.run(_SAVE, _keys(session.tenant, session.id), args))
+
+    async def _saved(self, session: Session, reply: Awaitable[object] | None) -> Saved | None:
+        if reply is None:
             return None
-        reply = await self._store.run(
-            _SAVE,
-            _keys(session.tenant, session.id),
-            [
-                session.id,
-                progress.records(),
-                progress.memory,
-                progress.home or "",
-                progress.prompt_tokens,
-                progress.kv_read_bytes,
-                int(progress.begins_turn),
-                int(limits.idle_seconds * 1000),
-                int(limits.absolute_seconds * 1000),
-                limits.live_sessions,
-            ],
-        )
-        status, branch, revision, evicted = cast("tuple[bytes, int, int, list[bytes]]", reply)
+        status, branch, revision, evicted = cast("tuple[bytes, int, int, list[bytes]]", await reply)
         if evicted:
             await self._forget(session.tenant, evicted)
         return Saved(cast("Literal['extended', 'held', 'begun', 'forked']", status.decode()), branch, revision)
@@ -137,7 +142,8 @@ def _keys(tenant: str, id: str) -> tuple[str, str]:
     return f"kvgate:1:{{{tenant}}}:s:{id}", f"kvgate:1:{{{tenant}}}:sessions"
 
 
-def _session(tenant: str, id: str, reply: list[bytes | int]) -> Session:
+async def _loaded(tenant: str, id: str, answer: Awaitable[object]) -> Session:
+    reply = cast("list[bytes | int]", await answer)
     status = cast("Status", cast("bytes", reply[0]).decode())
     if status == "new":
         return Session(tenant, id, status)
