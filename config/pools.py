@@ -19,6 +19,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from backends.engines import ENGINES
+from backends.engines.kind import EngineKind
 from budgets.hardware import Hardware
 from config import catalogue
 from config.problems import unknown
@@ -26,7 +28,6 @@ from config.secret import SECRET, EnvSecret
 from config.section import ModelName, NamedSection, Section
 from config.units import plain_numbers
 
-Engine = Literal["vllm", "tgi", "sglang", "openai"]
 Phase = Literal["prefill", "decode", "any"]
 
 
@@ -60,7 +61,7 @@ class Replica(Section):
 
 
 class Features(Section):
-    """What the engine was started with. None: the usual for its kind, see `USUAL_FEATURES`."""
+    """What the engine was started with. None: what `usual_features` says of its kind."""
 
     priority: bool | None = Field(default=None, description="Priority scheduling is on.")
     prompt_tokens_details: bool | None = Field(default=None, description="It reports cached tokens.")
@@ -72,16 +73,15 @@ class Features(Section):
         return usual.model_copy(update=self.model_dump(exclude_none=True))
 
 
-def _features(cache_salt: bool, usage_in_stream: bool) -> Features:
-    return Features(priority=False, prompt_tokens_details=False, cache_salt=cache_salt, usage_in_stream=usage_in_stream)
-
-
-USUAL_FEATURES: Mapping[Engine, Features] = {
-    "vllm": _features(cache_salt=True, usage_in_stream=True),
-    "sglang": _features(cache_salt=False, usage_in_stream=True),
-    "tgi": _features(cache_salt=False, usage_in_stream=True),
-    "openai": _features(cache_salt=False, usage_in_stream=True),
-}
+def usual_features(kind: EngineKind) -> Features:
+    """What an engine of this kind understands. What it only does when started so is off until declared."""
+    understands = ENGINES[kind].understands
+    return Features(
+        priority=False,
+        prompt_tokens_details=False,
+        cache_salt="cache_salt" in understands,
+        usage_in_stream="stream_options.include_usage" in understands,
+    )
 
 
 def _hardware(value: object) -> object:
@@ -107,7 +107,7 @@ HardwareRef = Annotated[
 class Pool(NamedSection):
     """Like replicas. `phase` says which requests they are for; `max_concurrent` bounds calls per replica."""
 
-    engine: Engine = "vllm"
+    engine: EngineKind = "vllm"
     phase: Phase = "any"
     models: Annotated[tuple[ModelName, ...], Field(min_length=1)]
     tensor_parallel: PositiveInt = 1
@@ -125,7 +125,7 @@ class Pool(NamedSection):
     @field_validator("features")
     @classmethod
     def _usual_for_its_kind(cls, features: Features, info: ValidationInfo) -> Features:
-        return features.filled(USUAL_FEATURES[info.data.get("engine", "vllm")])
+        return features.filled(usual_features(info.data.get("engine", "vllm")))
 
     @model_validator(mode="after")
     def _distinct_replicas(self) -> Self:

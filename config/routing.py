@@ -30,4 +30,3 @@ class Routing(Section):
     idle_timeout_seconds: Wait = Field(default=120.0, alias="idle_timeout")
     queue_timeout_seconds: Wait = Field(default=30.0, alias="queue_timeout")
     probe_interval_seconds: Wait = Field(default=2.0, alias="probe_interval")
-    drain_timeout_seconds: Wait = Field(default=30.0, alias="drain_timeout")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from budgets.cost import kv_capacity_tokens
+from budgets.cost import decode_seconds, kv_capacity_tokens, prefill_seconds
+from budgets.geometry import WeightDtype
 from config.catalogue import gpu, gpu_entries, gpus, model, models
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
@@ -188,3 +189,29 @@ def test_published_break_even_contexts() -> None:
 def test_an_8b_model_fits_an_h100_and_a_405b_does_not() -> None:
     assert kv_capacity_tokens(models()["llama-3.1-8b"].geometry, gpus()["h100-sxm"]) > 300_000
     assert kv_capacity_tokens(models()["llama-3.1-405b"].geometry, gpus()["h100-sxm"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "on", "count", "context", "batch", "measured_ms"),
+    [
+        ("llama-3.1-8b", "bf16", "h100-sxm", 1, 200, 1, 6.48),  # vLLM 0.21, short chats
+        ("llama-3.3-70b", "fp8", "h100-sxm", 2, 5_250, 1, 18.6),  # NIM 1.8, 5,000 in and 500 out
+        ("qwen3-30b-a3b", "fp8", "h200", 1, 32_000, 10, 16.0),  # vLLM, decode only
+        ("llama-3.1-8b", "bf16", "rtx-4090", 1, 1_200, 64, 32.4),  # vLLM 0.19, ShareGPT
+    ],
+)
+def test_predicted_decode_steps_against_published_ones(
+    name: str, weights: WeightDtype, on: str, count: int, context: int, batch: int, measured_ms: float
+) -> None:
+    """Uncalibrated predictions come within a third; they are for choosing, not for charging."""
+    entry, hardware = model(name), gpu(on)
+    assert entry is not None and hardware is not None
+    geometry = entry.geometry.with_dtypes(weights=weights)
+    predicted_ms = 1_000 * decode_seconds(geometry, hardware.scaled(count), context, 1, batch)
+    assert predicted_ms == pytest.approx(measured_ms, rel=0.33)
+
+
+def test_a_predicted_prefill_against_a_published_one() -> None:
+    """TTFT of 407 ms for 5,000 tokens: Llama-3.3-70B in fp8 on two H100."""
+    geometry = models()["llama-3.1-70b"].geometry.with_dtypes(weights="fp8")
+    assert prefill_seconds(geometry, gpus()["h100-sxm"].scaled(2), 5_000) == pytest.approx(0.407, rel=0.15)

@@ -53,6 +53,12 @@ def test_features_are_the_usual_ones_of_the_kind_unless_declared() -> None:
     )
 
 
+@pytest.mark.parametrize(("kind", "salted"), [("vllm", True), ("sglang", True), ("tgi", False), ("openai", False)])
+def test_a_cache_salt_is_sent_where_the_kind_understands_it(kind: str, salted: bool) -> None:
+    features = config(("pools/main/engine", kind)).pools["main"].features
+    assert (features.cache_salt, features.priority, features.prompt_tokens_details) == (salted, False, False)
+
+
 def test_a_pool_is_for_any_phase_unless_told_otherwise() -> None:
     assert config().pools["main"].phase == "any"
 
