@@ -5,7 +5,7 @@ open. Bytes are handed on as they came, joined per read: one read, one write.
 """
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, cast
 
 import httptools
 
@@ -75,8 +75,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of classes of its own
 
     def data_received(self, data: bytes) -> None:
         if self.exchange is None:

@@ -1,1 +1,154 @@
-def main() -> None: ...
+"""The command line.
+
+Rule: what can go wrong at a start is one line that says what and how to mend it, with an exit code that is not zero,
+and never a traceback. Commands of other packages join through the entry point group `kvgate.commands`.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable, Coroutine
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from config import load as loading
+from config.model import Config
+from config.problems import ConfigError
+from config.settings import Settings
+from gateway import demo as demonstration
+from gateway import explain
+from gateway.app import Gateway, StartError, running
+from gateway.embedded import EmbeddedError
+from gateway.errors import Fault
+from gateway.logs import configure
+from gateway.secret import SecretError
+from gateway.store import StoreError
+
+COMMANDS = "kvgate.commands"
+START_ERRORS = (StartError, EmbeddedError, StoreError, SecretError, demonstration.DemoError)
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+File = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", envvar="KVGATE_CONFIG")]
+
+
+@app.command()
+def serve(config: File = Path("kvgate.yaml")) -> None:
+    """Run the gateway. Listeners, store and secret come from KVGATE_* environment variables."""
+    settings = process_settings()
+    loaded = configuration(config)
+    configure(settings.log_level)
+    run(_serve(loaded, settings, lambda _: None))
+
+
+@app.command()
+def demo(
+    speed: Annotated[float, typer.Option(help="How much faster than their GPU the emulated engines run.")] = 1.0,
+) -> None:
+    """Run everything on this machine: a store, four emulated engines in two pools, the gateway."""
+    settings = process_settings(demonstration.settings)
+    loaded = configuration(demonstration.CONFIG_FILE)
+    configure("warning" if "log_level" not in settings.model_fields_set else settings.log_level)
+
+    def welcome(gateway: Gateway) -> None:
+        typer.echo(demonstration.welcome(loaded, gateway.port, gateway.admin_port))
+
+    try:
+        with demonstration.engines(loaded, settings.data_dir / "engines", speed):
+            run(_serve(loaded, settings, welcome))
+    except demonstration.DemoError as error:
+        stop(str(error))
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(help="The configuration file.")]) -> None:
+    """Check a configuration file; every problem with its place and its mend."""
+    loaded = configuration(file)
+    counts = (len(loaded.models), len(loaded.pools), len(loaded.tiers), len(loaded.tenants))
+    typer.echo("{}: right. {} models, {} pools, {} tiers, {} tenants.".format(file, *counts))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors."""
+    typer.echo(json.dumps(loading.schema(), indent=2))
+
+
+@app.command()
+def plan(
+    request: Annotated[Path, typer.Argument(help="A request body, as a client would send it.")],
+    tenant: Annotated[str, typer.Option(help="Whose limits and policies hold.")],
+    config: File = Path("kvgate.yaml"),
+) -> None:
+    """Show the edits that a request would get. Nothing is sent, nothing is stored."""
+    loaded = configuration(config)
+    try:
+        body = request.read_bytes()
+    except OSError as error:
+        stop(f"{request}: {error.strerror}")
+    try:
+        typer.echo(asyncio.run(explain.edits(loaded, tenant, body)))
+    except Fault as fault:
+        stop(fault.message)
+
+
+def main() -> None:
+    """The console script."""
+    for entry in sorted(entry_points(group=COMMANDS), key=lambda entry: entry.name):
+        app.command(entry.name)(entry.load())
+    app()
+
+
+async def _serve(config: Config, settings: Settings, started: Callable[[Gateway], None]) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, stopping.set)
+    async with running(config, settings) as gateway:
+        started(gateway)
+        await stopping.wait()
+
+
+def run(work: Coroutine[None, None, None]) -> None:
+    """Run on the fastest loop there is; a start that fails is one line."""
+    try:
+        import uvloop
+
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    try:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(work)
+    except START_ERRORS as error:
+        stop(str(error))
+
+
+def configuration(file: Path) -> Config:
+    """The checked configuration; every problem is printed, then the program ends."""
+    try:
+        return loading.load(file)
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(f"{file}: {problem}" if problem.place or problem.line else str(problem), err=True)
+        raise typer.Exit(1) from None
+
+
+def process_settings(read: Callable[[], Settings] = Settings) -> Settings:
+    """The KVGATE_* settings; a wrong one is named by its variable."""
+    try:
+        return read()
+    except ValidationError as error:
+        for problem in error.errors():
+            typer.echo(f"KVGATE_{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}", err=True)
+        raise typer.Exit(1) from None
+
+
+def stop(message: str) -> NoReturn:
+    """End with one line and exit code 1."""
+    typer.echo(message, err=True)
+    raise typer.Exit(1)

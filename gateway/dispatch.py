@@ -21,8 +21,9 @@ from backends.sse import Scanner
 from config.models import Model
 from config.routing import Routing
 from gateway import errors
-from gateway.call import Call, Outcome
+from gateway.call import Call
 from gateway.clock import Clock
+from gateway.delivery import Delivery
 from gateway.dialects.fields import edited
 from gateway.metrics import Metrics
 from gateway.owned import owned_fields
@@ -50,19 +51,6 @@ class Job:
     headers: tuple[Header, ...]
     request_id: str
     trace: bytes
-
-
-@dataclass(slots=True)
-class Delivery:
-    """What is known of a call's way to an engine, filled in as it goes, so that a call that breaks off is known too."""
-
-    outcome: Outcome = "failed"
-    pool: str = ""
-    replica: str = ""
-    usage: Usage | None = None
-    frames: int = 0
-    first_at: float = 0.0
-    prefilled: bool = False
 
 
 class _UsageOnly(msgspec.Struct):
@@ -116,6 +104,7 @@ class Dispatch:
         outcome: ReplicaOutcome = "failure"
         exchange: Exchange | None = None
         try:
+            delivery.sent = True
             exchange = await self._sent(job, pool, lease)
             head = await exchange.head
             outcome = await self._answered(job, pool, lease, exchange, head, responder, delivery)
@@ -155,7 +144,7 @@ class Dispatch:
             return await self._streamed(job, pool, lease, exchange, responder, delivery)
         body = await exchange.body()
         delivery.usage = usage_of(body)
-        delivery.outcome, delivery.prefilled = "ok", True
+        delivery.outcome = "ok"
         if renaming := renaming_of(job):
             body = body.replace(renaming.old, renaming.new, 1)
         responder.reply(head.status, [(b"content-type", head.get(b"content-type") or JSON), *job.headers], body)
@@ -185,7 +174,6 @@ class Dispatch:
             verdict = await relay.run(exchange)
         finally:
             delivery.usage, delivery.frames, delivery.first_at = scanner.usage, scanner.frames, relay.first_at
-            delivery.prefilled = scanner.first_content
         if verdict == "complete":
             delivery.outcome = "ok"
             responder.finish()

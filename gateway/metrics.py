@@ -103,6 +103,8 @@ class Metrics(Collector):
         self.kv_read = Counts(
             "kvgate_kv_read_bytes", "KV-cache bytes re-read while decoding (closed form).", "tenant", "model", "pool"
         )
+        self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit")
+        self.unwritten = Counts("kvgate_store_unwritten", "Settlements and sessions not written.", "what")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
         self.faults = Counts("kvgate_task_failures", "Background tasks that failed.", "task")

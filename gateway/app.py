@@ -1,0 +1,150 @@
+"""Puts one gateway process together: started in this order, stopped in reverse.
+
+Rule: everything that lives longer than a request is made here once and handed to whoever needs it; no module holds
+state of its own. The tenants' port opens last and closes first.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from backends.health import HealthSettings
+from config.model import Config
+from config.settings import Settings
+from gateway import embedded, gauges, probes, sweeping
+from gateway.admin import Admin
+from gateway.books import Books
+from gateway.client_connection import Limits
+from gateway.clock import monotonic
+from gateway.context import Context
+from gateway.counting import Counter
+from gateway.dispatch import Dispatch
+from gateway.forecast import Forecast
+from gateway.logs import log, log_defect
+from gateway.measure import Measure
+from gateway.metrics import Metrics
+from gateway.pipeline import Pipeline
+from gateway.pools import served
+from gateway.routes import Routes
+from gateway.secret import secret_of
+from gateway.server import Server
+from gateway.snapshot import Snapshot
+from gateway.store import Store, StoreSettings
+from gateway.tasks import Tasks
+from gateway.tenants import Tenants
+from gateway.tokens import counter
+
+
+class StartError(Exception):
+    """The gateway cannot start. One line: what is wrong and what to do about it."""
+
+
+@dataclass(slots=True)
+class Gateway:
+    """One running gateway process. `draining`: it answers what it has and is not ready for more."""
+
+    metrics: Metrics
+    store: Store
+    snapshot: Snapshot
+    background: Tasks
+    port: int = 0
+    admin_port: int = 0
+    draining: bool = False
+    requests: Tasks = field(default_factory=Tasks)
+
+    def why_not_ready(self) -> str | None:
+        """`None` when calls can be served. A store that is away does not count: limits say what happens then."""
+        if self.draining:
+            return "draining"
+        pools = self.snapshot.pools.values()
+        if not any(state.eligible for pool in pools for state in pool.pool.states()):
+            return "no healthy replica"
+        return None
+
+
+@asynccontextmanager
+async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
+    """A gateway that serves until the block is left, which drains it.
+
+    Raises `StartError`, `EmbeddedError`, `StoreError` or `SecretError`: one line each.
+    """
+    async with AsyncExitStack() as ends:
+        metrics = Metrics()
+        background = Tasks(task_failed(metrics))
+        ends.push_async_callback(background.close)
+        store = await opened_store(settings, background, ends)
+        gateway = Gateway(metrics, store, configured(config, settings, metrics, ends), background)
+        server = front(gateway, settings)
+        ends.callback(server.close)
+        gauges.register(metrics, store, gateway.snapshot, server)
+        admin = Admin(metrics, gateway.why_not_ready)
+        ends.push_async_callback(admin.close)
+        gateway.admin_port = await listening(admin.start, settings.admin_host, settings.admin_port, "KVGATE_ADMIN_PORT")
+        probes.start(gateway.snapshot.pools, background, HealthSettings(config.routing.probe_interval_seconds))
+        sweeping.start(server, gateway.snapshot.pools, background)
+        gateway.port = await listening(server.listen, settings.host, settings.port, "KVGATE_PORT")
+        log(logging.INFO, "serving", port=gateway.port, admin_port=gateway.admin_port)
+        try:
+            yield gateway
+        finally:
+            gateway.draining = True
+            ended = await server.drain(settings.drain_seconds)
+            log(logging.INFO, "stopped", cut=0 if ended else len(gateway.requests))
+            await gateway.requests.close()
+
+
+async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -> Store:
+    """The operator's store, or the embedded one of the data folder."""
+    url = settings.store_url
+    if url is None:
+        server = embedded.start(settings.data_dir / "store")
+        ends.callback(server.close)
+        url = server.url
+    store = await Store.connect(url, tasks, StoreSettings(call_timeout_seconds=settings.store_timeout_seconds))
+    ends.callback(store.close)
+    for warning in store.warnings:
+        log(logging.WARNING, "store", warning=warning)
+    return store
+
+
+def configured(config: Config, settings: Settings, metrics: Metrics, ends: AsyncExitStack) -> Snapshot:
+    """Everything that is built from the configuration."""
+    pools = served(config.pools.values(), config.routing, monotonic)
+    for pool in pools.values():
+        ends.callback(pool.close)
+    tenants = Tenants(config, secret_of(settings))
+    return Snapshot(config, tenants, pools, Dispatch(config.routing, metrics, monotonic), int(time.time()))
+
+
+def front(gateway: Gateway, settings: Settings) -> Server:
+    """The pipeline behind its routes behind the server."""
+    forecast = Forecast()
+    context = Context(Counter(counter()), gateway.metrics, forecast.ratio)
+    books = Books(gateway.store, gateway.metrics, forecast)
+    pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
+    routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
+    limits = Limits(body_bytes=settings.body_limit_bytes)
+    return Server(routes.handle, routes.refuse, gateway.requests, monotonic, limits)
+
+
+async def listening(listen: Callable[[str, int], Awaitable[int]], host: str, port: int, variable: str) -> int:
+    """The port it listens on. Raises `StartError` if it cannot."""
+    try:
+        return await listen(host, port)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StartError(
+            f"cannot listen on {host}:{port}: {reason}; stop what uses it, or set {variable} to another port"
+        ) from error
+
+
+def task_failed(metrics: Metrics) -> Callable[[str, BaseException], None]:
+    """What hears of background work that failed."""
+
+    def failed(name: str, error: BaseException) -> None:
+        metrics.faults.add(1, name.partition(" ")[0])
+        log_defect("task failed", error, task=name)
+
+    return failed

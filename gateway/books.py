@@ -1,0 +1,156 @@
+"""Steps 3 and 9: the session and the budget, opened together and closed together, one round trip each.
+
+Rule: what step 3 took, step 9 gives back or charges, whatever happened between. A store that is away is not an outage:
+the session is then neither read nor written, and each limit says what happens to the budget.
+"""
+
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+import msgspec
+
+from budgets import ledger
+from budgets.allowance import LocalAllowance
+from budgets.cost import kv_read_bytes
+from budgets.ledger import Amounts, Denied, Grant, Scope
+from budgets.usage import Usage
+from config.models import Model
+from gateway import digests
+from gateway.call import Call
+from gateway.clock import monotonic, wall
+from gateway.context import Known
+from gateway.denials import fault_of
+from gateway.forecast import Forecast
+from gateway.identity import identify
+from gateway.logs import log
+from gateway.metrics import Metrics
+from gateway.passage import Opened, Passage
+from gateway.sessions import Progress, Session, SessionLimits, Sessions
+from gateway.store import Store, StoreError
+from gateway.tenants import Caller
+from policies.memory import EMPTY, Memory
+
+NO_SESSION: Final = Session("", "", "unread")
+
+
+class _Role(msgspec.Struct):
+    role: str = ""
+
+
+_ROLE = msgspec.json.Decoder(_Role)
+
+
+class Books:
+    """Opens and closes the accounts of calls."""
+
+    def __init__(self, store: Store, metrics: Metrics, forecast: Forecast) -> None:
+        self._store = store
+        self._sessions = Sessions(store)
+        self._metrics = metrics
+        self._forecast = forecast
+        self._local = LocalAllowance()
+
+    async def open(self, call: Call, caller: Caller, model: Model, headers: Mapping[bytes, bytes]) -> Opened:
+        """The session and a grant. Raises `RateLimited`, or `StoreDown` where a limit lets nothing pass unchecked."""
+        names = digests.of_messages(call.messages)
+        chain = digests.chained(names)
+        expected = self._forecast.usage(call, caller, model)
+        scope = Scope(caller.tenant, caller.may.budgets)
+        amounts = amounts_of(model, expected, call.choices)
+        # Both leave with the same flush: a script is sent when it is called, not when it is awaited.
+        reading = self._sessions.load(caller.tenant, session_id(call, caller, model, headers, names), chain)
+        reserving = ledger.reserve(self._store.run, scope, amounts)
+        session = await self._read(reading)
+        found = await self._reserved(reserving, scope, amounts)
+        if isinstance(found, Denied):
+            self._metrics.denied.add(1, self._metrics.tenant(caller.tenant), found.label)
+            raise fault_of(found)
+        memory = Memory.loads(session.memory) if session.memory else EMPTY
+        return Opened(session, Known(names, session.known_messages, memory), chain, found, expected)
+
+    async def close(self, passage: Passage, opened: Opened) -> None:
+        """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
+        used = passage.usage(opened.expected.prompt_tokens)
+        if used is not None:
+            counted = passage.planned.sent_tokens if passage.planned and passage.planned.counted else None
+            self._forecast.learn(passage.call, passage.caller, passage.model, used, counted)
+        amounts = amounts_of(passage.model, used, passage.call.choices) if used is not None else {}
+        settling = ledger.settle(self._store.run, opened.grant, amounts)
+        saving = self._saving(passage, opened, used) if used is not None else None
+        await self._written(settling, "settle")
+        if saving is not None:
+            await self._written(saving, "save")
+
+    async def _read(self, reading: Awaitable[Session]) -> Session:
+        try:
+            session = await reading
+        except StoreError:
+            session = NO_SESSION
+        self._metrics.sessions.add(1, session.status)
+        return session
+
+    async def _reserved(self, reserving: Awaitable[Grant | Denied], scope: Scope, amounts: Amounts) -> Grant | Denied:
+        try:
+            return await reserving
+        except StoreError:
+            return self._local.decide(scope, amounts, monotonic(), wall())
+
+    async def _written(self, writing: Awaitable[object], what: str) -> None:
+        try:
+            await writing
+        except StoreError as error:
+            self._metrics.unwritten.add(1, what)
+            log(logging.WARNING, "not written to the store", what=what, error=str(error))
+
+    def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Awaitable[object] | None:
+        if not opened.chain or passage.planned is None:
+            return None
+        session = passage.caller.may.session
+        progress = Progress(
+            opened.chain,
+            tokens=passage.planned.message_tokens,
+            memory=passage.planned.memory.dumps() if passage.planned.memory != EMPTY else b"",
+            home=passage.delivery.replica,
+            prompt_tokens=used.prompt_tokens,
+            kv_read_bytes=amounts_of(passage.model, used, passage.call.choices)["kv_read_bytes"],
+            begins_turn=role_of(passage.call.messages[-1]) == "user",
+        )
+        limits = SessionLimits(session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions)
+        return self._sessions.save(opened.session, progress, limits)
+
+
+def amounts_of(model: Model, used: Usage, choices: int) -> Amounts:
+    """A call in every dimension of the budget. `used.decode_tokens` are those of all choices together."""
+    each = used.decode_tokens // max(1, choices)
+    return {
+        "requests": 1,
+        "prefill_tokens": used.prefill_tokens,
+        "cached_tokens": used.cached_tokens,
+        "decode_tokens": used.decode_tokens,
+        "total_tokens": used.total_tokens,
+        "kv_read_bytes": max(1, choices) * kv_read_bytes(model.geometry, used.prompt_tokens, each),
+    }
+
+
+def session_id(
+    call: Call, caller: Caller, model: Model, headers: Mapping[bytes, bytes], names: tuple[bytes, ...]
+) -> str:
+    """The session that a call claims, or one derived from how its conversation opens."""
+    opener = b"".join(names[: first_user(call) + 1])
+    return identify(headers, call.hints, caller.tenant, model.name, opener).id
+
+
+def first_user(call: Call) -> int:
+    """Where the first user message stands: what comes before it is the same in every chat of an application."""
+    for at, message in enumerate(call.messages):
+        if role_of(message) == "user":
+            return at
+    return len(call.messages)
+
+
+def role_of(message: bytes) -> str:
+    try:
+        return _ROLE.decode(message).role
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""

@@ -1,0 +1,73 @@
+"""`kvgate plan`: the edits a request would get, readable, nothing sent.
+
+Rule: the same parsing, counting and planning as in the pipeline; only its last steps are missing.
+"""
+
+from collections.abc import Iterator
+
+from config.model import Config
+from gateway import digests
+from gateway.context import Context, Known, Planned
+from gateway.counting import Counter
+from gateway.dialects.base import Dialect
+from gateway.dialects.openai_chat import OpenAIChat
+from gateway.dialects.openai_completions import OpenAICompletions
+from gateway.errors import Fault, InvalidRequest
+from gateway.metrics import Metrics
+from gateway.tenants import Caller
+from gateway.tokens import counter
+from policies.conversation import Message
+from policies.edit import DropMessages, Edit, ReplaceText
+
+
+async def edits(config: Config, tenant: str, body: bytes) -> str:
+    """A report in lines. Raises a `Fault` where the request would be refused."""
+    if tenant not in config.tenants:
+        known = ", ".join(config.tenants) or "none"
+        raise InvalidRequest(f"There is no tenant {tenant!r}; known: {known}.")
+    caller = Caller("", config.effective(config.tenants[tenant]), b"")
+    dialect = dialect_of(body)
+    call = dialect.parse(body)
+    model = config.model_named(call.model)
+    if model is None:
+        raise InvalidRequest(f"There is no model {call.model!r}; known: {', '.join(config.models)}.")
+    names = digests.of_messages(call.messages)
+    context = Context(Counter(counter(model.encoding)), Metrics(), lambda _: 1.0)
+    planned = await context.plan(call, caller, model, model.context_limit_tokens, Known(names))
+    head = f"tenant {tenant}, tier {caller.may.tier}, model {model.name}"
+    return "\n".join([head, *report(planned, dialect.messages(call, names))])
+
+
+def dialect_of(body: bytes) -> Dialect:
+    """Chat if the body has messages, else a completion. Raises `InvalidRequest` if it is neither."""
+    faults: list[Fault] = []
+    for dialect in (OpenAIChat(), OpenAICompletions()):
+        try:
+            dialect.parse(body)
+        except Fault as fault:
+            faults.append(fault)
+        else:
+            return dialect
+    raise faults[0]
+
+
+def report(planned: Planned, messages: tuple[Message, ...]) -> Iterator[str]:
+    """What the plan says, a line an edit."""
+    about = "" if planned.counted else "about "
+    if not planned.edits:
+        yield f"{about}{planned.original_tokens} tokens, sent as received"
+        return
+    yield f"{planned.original_tokens} tokens, {planned.sent_tokens} sent, {len(planned.edits)} edits:"
+    for edit in planned.edits:
+        yield f"  {describe(edit, messages)}"
+
+
+def describe(edit: Edit, messages: tuple[Message, ...]) -> str:
+    """One edit in words."""
+    match edit:
+        case ReplaceText():
+            name = f" ({messages[edit.at].name})" if messages[edit.at].name else ""
+            what = f"message {edit.at}, {messages[edit.at].role}{name}, shortened"
+        case DropMessages():
+            what = f"messages {edit.start} to {edit.stop - 1} left out"
+    return f"{edit.policy}: {what}, {edit.removed_tokens} tokens removed"

@@ -1,0 +1,105 @@
+"""What a call will probably need, learned from what calls like it needed: tokens, seconds, and where its cache is warm.
+
+Rule: memory of one process, expendable at any moment; it begins with the defaults of `budgets.estimate`. Seconds come
+from the cost model of the pool's hardware and decide phases, never charges.
+"""
+
+from dataclasses import dataclass, replace
+
+from backends.demand import Demand
+from budgets import cost
+from budgets.estimate import Ask, Bounds, LearnedRatio, Quantile, estimate
+from budgets.usage import Usage
+from config.models import Model
+from gateway.call import Call
+from gateway.owned import generated_limit
+from gateway.pools import ServedPool
+from gateway.tenants import Caller
+
+MAX_LEARNED = 10_000
+"""Pairs of tenant and model that are remembered; the oldest are forgotten first."""
+USUAL_BATCH = 16
+"""Sequences that share a decode step when nothing is known: weights are read once for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A call's expected tokens; `cached_tokens` of the prompt are where the session was last."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    decode_tokens: int
+
+
+class Forecast:
+    """Learns from settled calls."""
+
+    def __init__(self) -> None:
+        self._per_byte: dict[str, LearnedRatio] = {}
+        self._per_count: dict[str, LearnedRatio] = {}
+        self._replies: dict[tuple[str, str], Quantile] = {}
+
+    def ratio(self, model: str) -> float:
+        """Tokens of the model's own tokenizer to one that we count; 1 until learned."""
+        learned = self._per_count.get(model)
+        return 1.0 if learned is None else learned.tokens_per_byte
+
+    def usage(self, call: Call, caller: Caller, model: Model) -> Usage:
+        """What to reserve for a call before anything is counted."""
+        ask = Ask(
+            call.content_bytes,
+            choices=call.choices,
+            max_tokens=generated_limit(call, caller.may.max_tokens),
+            generates=call.generates,
+        )
+        reply = self._replies.get((caller.tenant, model.name), Quantile())
+        bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens)
+        return estimate(ask, self._per_byte.get(model.name, LearnedRatio()), reply, bounds)
+
+    def known_tokens(self, call: Call, model: Model, known_messages: int) -> int:
+        """Estimated tokens of the first messages, which the session's home has seen before."""
+        known_bytes = sum(map(len, call.messages[:known_messages]))
+        return self._per_byte.get(model.name, LearnedRatio()).estimate(known_bytes) if known_bytes else 0
+
+    def learn(self, call: Call, caller: Caller, model: Model, used: Usage, counted_tokens: int | None) -> None:
+        """Take in a call that an engine reported on; `counted_tokens` is our own count of the prompt as sent."""
+        if used.source != "engine":
+            return
+        if counted_tokens is not None:
+            known = self._per_count.get(model.name, LearnedRatio(100.0, 100.0, window_bytes=100_000.0))
+            self._per_count[model.name] = known.observe(counted_tokens, used.prompt_tokens)
+        else:  # without edits the engine saw just these bytes
+            per_byte = self._per_byte.get(model.name, LearnedRatio())
+            self._per_byte[model.name] = per_byte.observe(call.content_bytes, used.prompt_tokens)
+        if call.generates:
+            self._learn_reply((caller.tenant, model.name), used.decode_tokens // max(1, call.choices))
+
+    def _learn_reply(self, key: tuple[str, str], tokens: int) -> None:
+        self._replies[key] = self._replies.pop(key, Quantile()).observe(tokens)
+        while len(self._replies) > MAX_LEARNED:
+            self._replies.pop(next(iter(self._replies)))
+
+
+def demand(pool: ServedPool, model: Model, expected: Expected, session: str | None, home: str | None) -> Demand:
+    """The expected work of a call on this pool's hardware; a warm prefix counts only where the session's home is."""
+    hardware = pool.settings.hardware
+    at_home = home is not None and any(replica.name == home for replica in pool.pool.replicas)
+    cached = expected.cached_tokens if at_home else 0
+    return Demand(
+        prefill_seconds=cost.prefill_seconds(model.geometry, hardware, expected.prompt_tokens, cached),
+        decode_seconds=cost.decode_seconds(
+            model.geometry, hardware, expected.prompt_tokens, expected.decode_tokens, USUAL_BATCH
+        ),
+        prefill_tokens=expected.prompt_tokens - cached,
+        decode_tokens=expected.decode_tokens,
+        session=session,
+        home=home if at_home else None,
+        model=model.name,
+        patience_seconds=0.0,
+    )
+
+
+def cold(wanted: Demand, pool: ServedPool, model: Model, expected: Expected) -> Demand:
+    """The same call where nothing is cached: what decides its phase."""
+    seconds = cost.prefill_seconds(model.geometry, pool.settings.hardware, expected.prompt_tokens)
+    return replace(wanted, prefill_seconds=seconds, prefill_tokens=expected.prompt_tokens)

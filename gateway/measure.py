@@ -1,0 +1,47 @@
+"""What the metrics learn of a call that has ended.
+
+Rule: TTFT runs from the request's arrival, TPOT is (end to end - TTFT) / (decode tokens - 1); both by the call's phase,
+because prefill-heavy and decode-heavy calls are not comparable.
+"""
+
+from budgets.cost import kv_read_bytes
+from budgets.usage import Usage
+from gateway.call import Outcome
+from gateway.clock import Clock
+from gateway.metrics import Metrics
+from gateway.passage import Passage
+
+
+class Measure:
+    """Enters calls into the metrics."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+
+    def ended(self, passage: Passage, outcome: Outcome, used: Usage | None) -> None:
+        """One call, however it ended."""
+        tenant, delivery = self._metrics.tenant(passage.caller.tenant), passage.delivery
+        self._metrics.requests.add(1, tenant, passage.caller.may.tier, delivery.pool, outcome)
+        if used is not None:
+            self._used(tenant, passage, used)
+        if delivery.first_at:
+            self._timed(passage, used)
+
+    def _used(self, tenant: str, passage: Passage, used: Usage) -> None:
+        labels = (tenant, passage.model.name, passage.delivery.pool)
+        self._metrics.tokens.add(used.prefill_tokens, *labels, "prefill")
+        self._metrics.tokens.add(used.cached_tokens, *labels, "cached")
+        self._metrics.tokens.add(used.decode_tokens, *labels, "decode")
+        read = kv_read_bytes(passage.model.geometry, used.prompt_tokens, used.decode_tokens)
+        self._metrics.kv_read.add(read, *labels)
+        if used.source == "estimated":
+            self._metrics.estimated.add(1, tenant)
+
+    def _timed(self, passage: Passage, used: Usage | None) -> None:
+        labels = (passage.phase, passage.delivery.pool)
+        first_at = passage.delivery.first_at
+        self._metrics.ttft.of(*labels).observe(first_at - passage.started_at)
+        if used is not None and used.decode_tokens > 1:
+            seconds = (self._clock() - first_at) / (used.decode_tokens - 1)
+            self._metrics.tpot.of(*labels).observe(seconds)

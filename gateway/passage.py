@@ -1,0 +1,56 @@
+"""What one request has become so far. Step 9 and the metrics read it, however the request ended.
+
+Rule: filled in from top to bottom; nothing is taken back.
+"""
+
+from dataclasses import dataclass, field
+
+from backends.demand import Phase
+from budgets.ledger import Grant
+from budgets.usage import Usage
+from config.models import Model
+from gateway.call import Call
+from gateway.context import Known, Planned
+from gateway.delivery import Delivery
+from gateway.sessions import Session
+from gateway.tenants import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What step 3 gave: the session and what it remembers, the chain of digests, the grant for the expected usage."""
+
+    session: Session
+    known: Known
+    chain: tuple[bytes, ...]
+    grant: Grant
+    expected: Usage
+
+
+@dataclass(slots=True)
+class Passage:
+    """One request on its way. Times by the monotonic clock."""
+
+    call: Call
+    caller: Caller
+    model: Model
+    request_id: str
+    started_at: float
+    delivery: Delivery = field(default_factory=Delivery)
+    planned: Planned | None = None
+    phase: Phase = "decode"
+
+    @property
+    def reached_engine(self) -> bool:
+        """Whether an engine worked for this call in a way that is charged: a failed attempt is not."""
+        return self.delivery.sent and self.delivery.outcome in ("ok", "broken", "client_gone")
+
+    def usage(self, estimated_prompt_tokens: int) -> Usage | None:
+        """What is charged: the engine's report, else the prompt and the frames relayed; `None` for nothing."""
+        told = self.delivery.usage
+        if told is not None:
+            return Usage.reported(told.prompt_tokens, told.cached_tokens, told.completion_tokens)
+        if not self.reached_engine:
+            return None
+        prompt = self.planned.sent_tokens if self.planned and self.planned.counted else estimated_prompt_tokens
+        return Usage.estimated(prompt, self.delivery.tokens_seen)

@@ -1,0 +1,127 @@
+"""One way through the house: a request comes in at the top and leaves at the bottom, in nine steps.
+
+Rule: each step is one call and never returns to an earlier one. Who calls is asked before the body is read
+(docs/adr/0002). What goes wrong is a `Fault`, answered in one place; step 9 runs whatever happened, after the last
+byte, and delays no answer.
+"""
+
+import asyncio
+
+from backends.demand import phase
+from gateway import errors, trace
+from gateway.books import Books
+from gateway.call import Outcome, Request
+from gateway.clock import Clock
+from gateway.context import Context, Planned
+from gateway.dialects.base import Dialect
+from gateway.dispatch import Job
+from gateway.errors import Fault
+from gateway.forecast import Expected, Forecast, cold, demand
+from gateway.measure import Measure
+from gateway.passage import Opened, Passage
+from gateway.reports import answer_headers
+from gateway.responder import Responder
+from gateway.routing import candidates
+from gateway.snapshot import Snapshot
+
+
+class Pipeline:
+    """The nine steps."""
+
+    def __init__(self, context: Context, books: Books, forecast: Forecast, measure: Measure, clock: Clock) -> None:
+        self._context = context
+        self._books = books
+        self._forecast = forecast
+        self._measure = measure
+        self._clock = clock
+
+    async def serve(
+        self, snapshot: Snapshot, dialect: Dialect, request: Request, request_id: str, responder: Responder
+    ) -> None:
+        """Answer one request that costs an engine. Raises the `Fault` that ended it before its first byte."""
+        started_at = self._clock()
+        caller = snapshot.tenants.identify(request.headers)  # 2 who
+        call = dialect.parse(request.body)  # 1 parse
+        model = snapshot.model(caller, call.model)
+        passage = Passage(call, caller, model, request_id, started_at)
+        try:
+            opened = await self._books.open(call, caller, model, request.headers)  # 3 open
+        except Fault as fault:
+            self._measure.ended(passage, outcome_of(fault), None)
+            raise
+        try:
+            await self._through(snapshot, passage, opened, request, responder)
+        except Fault as fault:
+            passage.delivery.outcome = outcome_of(fault)
+            raise
+        except asyncio.CancelledError:
+            passage.delivery.outcome = "client_gone"
+        finally:
+            responder.on_gone = None
+            self._measure.ended(passage, passage.delivery.outcome, passage.usage(opened.expected.prompt_tokens))
+            await self._books.close(passage, opened)  # 9 close
+
+    async def _through(
+        self, snapshot: Snapshot, passage: Passage, opened: Opened, request: Request, responder: Responder
+    ) -> None:
+        cancel_when_gone(responder)
+        call, limit = passage.call, snapshot.context_limit(passage.model)
+        planned = await self._context.plan(call, passage.caller, passage.model, limit, opened.known)  # 4 plan
+        passage.planned = planned
+        # 5 fulfil: no policy asks for a summary yet
+        body = call.dialect.render(call, planned.edits)  # 6 render
+        job = self._job(snapshot, passage, opened, planned, body, trace.carried(request.headers))  # 7 choose
+        await snapshot.dispatch.run(job, responder, passage.delivery)  # 8 relay
+
+    def _job(
+        self, snapshot: Snapshot, passage: Passage, opened: Opened, planned: Planned, body: bytes, carried: bytes
+    ) -> Job:
+        """The call with the pools that may take it, in order of preference."""
+        model, session = passage.model, opened.session
+        expected = self._expected(passage, opened, planned)
+        pools = snapshot.pools_of(model)
+        demands = {pool.name: demand(pool, model, expected, session.id, session.home) for pool in pools}
+        from_cold = cold(demands[pools[0].name], pools[0], model, expected)
+        passage.phase = phase(from_cold, snapshot.config.routing.prefill_heavy_above)
+        saved = max(from_cold.prefill_seconds - wanted.prefill_seconds for wanted in demands.values())
+        grant = opened.grant
+        return Job(
+            call=passage.call,
+            caller=passage.caller,
+            model=model,
+            body=body,
+            candidates=[(pool, demands[pool.name]) for pool in candidates(pools, passage.phase, session.home, saved)],
+            phase=passage.phase,
+            headers=answer_headers(passage.request_id, planned, grant.balances, local=grant.local),
+            request_id=passage.request_id,
+            trace=carried,
+        )
+
+    def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:
+        prompt = planned.sent_tokens if planned.counted else opened.expected.prompt_tokens
+        cached = self._forecast.known_tokens(passage.call, passage.model, opened.session.known_messages)
+        return Expected(prompt, min(cached, prompt), opened.expected.decode_tokens)
+
+
+def cancel_when_gone(responder: Responder) -> None:
+    """From here on a client that leaves ends the work for it. Raises `ClientGone` if it has left already."""
+    if responder.gone:
+        raise errors.ClientGone("The client closed the connection.")
+    task = asyncio.current_task()
+    assert task is not None
+    responder.on_gone = task.cancel
+
+
+def outcome_of(fault: Fault) -> Outcome:
+    """How a call that ended in a fault is counted."""
+    match fault:
+        case errors.ClientGone():
+            return "client_gone"
+        case errors.RateLimited() | errors.QuotaSpent():
+            return "denied"
+        case errors.ClientFault():
+            return "refused"
+        case errors.EngineFault():
+            return "engine_failed"
+        case _:
+            return "failed"

@@ -1,0 +1,49 @@
+"""The headers that tell a client what was done and what is left.
+
+Rule: on every answer of an engine's route the request id and the context report; budgets in OpenAI's own header set,
+as far as it has words for them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from budgets.ledger import Balance
+from gateway.context import Planned
+from gateway.responder import Header
+
+KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
+"""The dimensions that OpenAI's headers have names for."""
+
+
+def answer_headers(
+    request_id: str, planned: Planned, balances: Sequence[Balance], *, local: bool
+) -> tuple[Header, ...]:
+    """All headers of ours."""
+    about = "" if planned.counted else "~"
+    context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={len(planned.edits)}"
+    headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode()), *budget(balances)]
+    if local:
+        headers.append((b"x-kvgate-budget", b"local"))
+    return tuple(headers)
+
+
+def budget(balances: Sequence[Balance]) -> Iterator[Header]:
+    """`x-ratelimit-*` of the tightest limit of each kind."""
+    for dimension, kind in KINDS.items():
+        known = [balance for balance in balances if balance.dimension == dimension and balance.mode == "enforce"]
+        if not known:
+            continue
+        tightest = min(known, key=lambda balance: balance.remaining)
+        yield b"x-ratelimit-limit-" + kind, b"%d" % tightest.limit
+        yield b"x-ratelimit-remaining-" + kind, b"%d" % tightest.remaining
+        yield b"x-ratelimit-reset-" + kind, duration(tightest.reset_seconds).encode()
+
+
+def duration(seconds: float) -> str:
+    """As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m5s`."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s"

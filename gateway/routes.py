@@ -1,0 +1,130 @@
+"""The tenants' port: which path is which dialect, and the one place where a fault becomes an answer.
+
+Rule: a closed table. What is not in it is a 404 and is never forwarded; every route but the probes needs a key.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from gateway import errors, trace
+from gateway.call import Request
+from gateway.dialects.base import Dialect
+from gateway.dialects.openai_chat import OpenAIChat
+from gateway.dialects.openai_completions import OpenAICompletions
+from gateway.dialects.openai_embeddings import OpenAIEmbeddings
+from gateway.errors import Fault
+from gateway.logs import log, log_defect
+from gateway.metrics import Metrics
+from gateway.models import card, cards
+from gateway.pipeline import Pipeline
+from gateway.responder import Header, Responder
+from gateway.snapshot import Snapshot
+
+JSON: Final[Header] = (b"content-type", b"application/json")
+TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    "/v1/chat/completions": OpenAIChat(),
+    "/v1/completions": OpenAICompletions(),
+    "/v1/embeddings": OpenAIEmbeddings(),
+}
+LATER: Final = frozenset({"/v1/responses", "/v1/messages"})
+MODELS: Final = "/v1/models"
+PROBES: Final = {"/healthz": "ok", "/readyz": "ready"}
+"""Also on this port, for load balancers that know no other."""
+PLAIN: Final[Dialect] = DIALECTS["/v1/chat/completions"]
+"""Whose error shape is used where no dialect was asked for."""
+
+
+class Routes:
+    """Handles every request of the tenants' port. `snapshot` gives the configuration in force."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        snapshot: Callable[[], Snapshot],
+        why_not_ready: Callable[[], str | None],
+        metrics: Metrics,
+    ) -> None:
+        self._pipeline = pipeline
+        self._snapshot = snapshot
+        self._why_not_ready = why_not_ready
+        self._metrics = metrics
+
+    async def handle(self, request: Request, responder: Responder) -> None:
+        """Answer one request; whatever goes wrong is answered too."""
+        request_id = trace.request_id()
+        path = normal(request.path)
+        dialect = DIALECTS.get(path)
+        try:
+            if dialect is not None and request.method == "POST":
+                require_json(request)
+                await self._pipeline.serve(self._snapshot(), dialect, request, request_id, responder)
+            else:
+                self._look_up(request, path, request_id, responder)
+        except Fault as fault:
+            self._answer(fault, dialect or PLAIN, request_id, responder)
+        except asyncio.CancelledError:
+            responder.cut()
+            raise
+        except Exception as defect:  # noqa: BLE001 - the last resort: a defect is answered, logged and counted
+            self._metrics.faults.add(1, "request")
+            log_defect("defect", defect, request_id=request_id)
+            self._answer(errors.Unexpected("The gateway failed."), dialect or PLAIN, request_id, responder)
+
+    def refuse(self, status: int, message: str, responder: Responder) -> None:
+        """Answer what never became a request: malformed HTTP, too large, too slow."""
+        body = PLAIN.error(errors.ErrorReply(status, "invalid_request_error", None, message))
+        responder.reply(status, [JSON, (b"x-request-id", trace.request_id().encode())], body)
+
+    def _look_up(self, request: Request, path: str, request_id: str, responder: Responder) -> None:
+        """The routes that cost no engine."""
+        probe = PROBES.get(request.path)
+        if path in LATER:
+            raise errors.RouteNotFound(f"{path} is not served yet; use /v1/chat/completions.")
+        if path in DIALECTS:
+            raise errors.MethodNotAllowed(f"{path} takes POST only.", headers=((b"allow", b"POST"),))
+        if probe is None and path != MODELS and not path.startswith(f"{MODELS}/"):
+            raise errors.RouteNotFound("There is no such path here.")
+        if request.method not in ("GET", "HEAD"):
+            raise errors.MethodNotAllowed(f"{path} takes GET only.", headers=((b"allow", b"GET, HEAD"),))
+        if probe is None:
+            responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], self._models(request, path))
+        else:
+            reason = self._why_not_ready() if probe == "ready" else None
+            responder.reply(200 if reason is None else 503, [TEXT], f"{reason or probe}\n".encode())
+
+    def _models(self, request: Request, path: str) -> bytes:
+        snapshot = self._snapshot()
+        caller = snapshot.tenants.identify(request.headers)
+        if path == MODELS:
+            return msgspec.json.encode(cards(snapshot, caller))
+        return msgspec.json.encode(card(snapshot, caller, path.removeprefix(f"{MODELS}/")))
+
+    def _answer(self, fault: Fault, dialect: Dialect, request_id: str, responder: Responder) -> None:
+        if responder.started:
+            responder.cut()  # what can still be said in a stream has been said where it broke
+            return
+        reply = errors.answer(fault)
+        log(logging.INFO, "refused", status=reply.status, code=reply.code, request_id=request_id)
+        headers = [JSON, (b"x-request-id", request_id.encode()), *reply.headers]
+        responder.reply(reply.status, headers, dialect.error(reply))
+
+
+def normal(path: str) -> str:
+    """The path as the table has it: SDKs are pointed at base URLs with `/v1`, without, and with it twice."""
+    bare = path.removeprefix("/v1").removeprefix("/v1").rstrip("/")
+    return f"/v1{bare}"
+
+
+def require_json(request: Request) -> None:
+    """Raises `InvalidRequest` unless the body is declared as plain JSON, as the engines do."""
+    media = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media != b"application/json":
+        raise errors.InvalidRequest("Only `Content-Type: application/json` is accepted.")
+    if request.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise errors.InvalidRequest("Compressed request bodies are not accepted.")
