@@ -105,8 +105,8 @@ class Geometry(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _dense_is_all_active(cls, fields: object) -> object:
-        if isinstance(fields, Mapping) and "active_params" not in fields and "total_params" in fields:
-            return {**fields, "active_params": fields["total_params"]}
+        if isinstance(fields, Mapping) and "active_params" not in fields:
+            return {**fields, "active_params": fields.get("total_params", 1)}
         return fields
 
     @model_validator(mode="after")

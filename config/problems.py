@@ -16,6 +16,13 @@ Place = tuple[str | int, ...]
 SHOWN_CHARACTERS = 60
 SILENT = frozenset({SECRET, "missing", "extra_forbidden", "union_tag_invalid", "union_tag_not_found"})
 """Errors whose message says all, or whose input must not be shown."""
+STRUCTURES: Mapping[str, str] = {
+    "model_type": "expected a mapping of fields",
+    "dict_type": "expected a mapping",
+    "mapping_type": "expected a mapping",
+    "tuple_type": "expected a list",
+}
+"""Errors of shape. What stands there instead may be a key, so it is not shown either."""
 
 
 class Problem(NamedTuple):
@@ -81,6 +88,8 @@ def _step(data: object, step: str | int) -> tuple[object] | None:
 
 def _message(error: ErrorDetails, schema: Mapping[str, Any]) -> str:
     kind, loc, text = error["type"], error["loc"], error["msg"].removeprefix("Value error, ")
+    if kind in STRUCTURES:
+        return STRUCTURES[kind]
     if kind == "missing":
         return "this field is needed"
     if kind == "extra_forbidden":
