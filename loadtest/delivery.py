@@ -13,7 +13,6 @@ from loadtest.emulator import Emulator
 from loadtest.faults import AT_THE_DOOR, Fault
 from loadtest.job import Job
 from loadtest.transfer import Source
-from loadtest.wire_errors import busy, internal
 from loadtest.wire_openai import Wire, dump
 
 FETCH_SECONDS = 5.0
@@ -40,8 +39,8 @@ class Delivery:
         if source is not None:
             await self._fetch(source)
         if self._emulator.full:
-            self._emulator.metrics.count("admission_rejections", 1, "max_num_queued_reqs")
-            raise busy()
+            self._emulator.metrics.refused()
+            raise self._wire.busy()
         self._emulator.serving += 1
         arrivals = self._emulator.driver.submit(self._job.works)
         try:
@@ -65,10 +64,7 @@ class Delivery:
                 self._hang_up()
                 return web.Response()
             else:
-                error = (
-                    internal().body if fault.status == 500 else {"error": {"message": "fault", "code": fault.status}}
-                )
-                return web.Response(status=fault.status, body=dump(error), content_type="application/json")
+                raise self._wire.failed(fault.status)
         return None
 
     async def _stream(self, arrivals: "asyncio.Queue[tuple[int, int]]") -> web.StreamResponse:
@@ -153,7 +149,7 @@ class Delivery:
                 case "malformed":
                     return web.Response(body=b'{"id":"chatcmpl-', content_type="application/json")
                 case "error":
-                    raise internal()
+                    raise self._wire.failed()
                 case "cut":
                     return await self._half()
                 case _:
@@ -177,9 +173,9 @@ class Delivery:
         """Get the KV of the prompt from the engine that computed it, in the time that the link takes."""
         emulator, work = self._emulator, self._job.works[0]
         if not await _pull(source):
-            emulator.metrics.count("nixl_num_failed_transfers")
+            emulator.metrics.transfer_failed()
             if emulator.settings.kv_load_failure_policy == "fail":
-                raise internal()
+                raise self._wire.failed()
             return
         work.external_tokens = min(source.tokens, work.prompt_tokens - 1)
         self._job.cached_elsewhere_tokens = source.cached_tokens

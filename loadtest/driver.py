@@ -7,8 +7,8 @@ does not make the engine slow; only a backlog longer than `BACKLOG_SECONDS` (thi
 import asyncio
 from collections.abc import Sequence
 
-from loadtest.engine_metrics import EngineMetrics
 from loadtest.engine_settings import Plant
+from loadtest.meter import Meter
 from loadtest.scheduler import Scheduler, Step
 from loadtest.sequence import Key
 from loadtest.sequence import Sequence as Work
@@ -25,7 +25,7 @@ Arrivals = asyncio.Queue[tuple[int, int]]
 class Driver:
     """Runs on the event loop that calls it, by timers alone."""
 
-    def __init__(self, plant: Plant, speed: float, metrics: EngineMetrics) -> None:
+    def __init__(self, plant: Plant, speed: float, metrics: Meter) -> None:
         self._plant = plant
         self._speed = speed
         self._metrics = metrics
@@ -52,6 +52,7 @@ class Driver:
         for work in works:
             if self._arrivals.pop(work.key, None) is not None:
                 self.scheduler.abort(work.key)
+                self._metrics.dropped()
         self._wake()
 
     def unpin(self, work: Work) -> None:

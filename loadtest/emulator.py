@@ -10,17 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from loadtest import faults, transfer
+from loadtest import faults, transfer, utterance
 from loadtest.driver import Driver
 from loadtest.engine_metrics import EngineMetrics
 from loadtest.engine_settings import Plant, Settings
 from loadtest.faults import Fault
 from loadtest.job import Choice, Job
+from loadtest.meter import Meter
 from loadtest.sequence import Key
 from loadtest.sequence import Sequence as Work
-from loadtest.text import seed_of
+from loadtest.text import Manner, seed_of
+from loadtest.tgi_metrics import TgiMetrics
 from loadtest.tokenizer import Tokenizer
-from loadtest.utterance import Utterance
+from loadtest.utterance import Utterance, Wish
 
 
 class Emulator:
@@ -30,12 +32,7 @@ class Emulator:
         self.settings = settings
         self.plant = Plant.build(settings)
         self.tokenizer = Tokenizer()
-        self.metrics = EngineMetrics(
-            settings.served,
-            self.plant,
-            estimate_reads=settings.enable_mfu_metrics,
-            transfers=settings.kv_transfer,
-        )
+        self.metrics = _metrics(settings, self.plant)
         self.driver = Driver(self.plant, settings.speed, self.metrics)
         self.metrics.watch(self.driver.scheduler)
         self.leases = transfer.Leases(settings.kv_lease_seconds)
@@ -58,6 +55,24 @@ class Emulator:
     def seed(self, prompt: "array[int]", asked: int | None, choice: int) -> int:
         """What decides a reply: the prompt, the client's seed, the engine's, and which choice it is."""
         return seed_of(prompt.tobytes().hex(), asked, self.settings.seed, choice)
+
+    def choice(
+        self,
+        key: Key,
+        prompt: "array[int]",
+        text: str | None,
+        how: Manner,
+        wish: Wish | None = None,
+        seed: int | None = None,
+        **more: Any,
+    ) -> Choice:
+        """What will be said to a prompt: words in this manner, or the call that is wished for."""
+        said = (
+            utterance.call(wish, how.max_tokens, self.tokenizer)
+            if wish
+            else utterance.say(self.seed(prompt, seed, key.choice), how, self.tokenizer)
+        )
+        return Choice(prompt, text, said, self.work(key, prompt, said, **more))
 
     def work(self, key: Key, prompt: "array[int]", utterance: Utterance, **more: Any) -> Work:
         """The sequence that computes an utterance; `more` are fields of it."""
@@ -103,5 +118,13 @@ class Emulator:
 
     def _expire(self) -> None:
         for work in self.leases.expire(asyncio.get_running_loop().time()):
-            self.metrics.count("nixl_num_kv_expired_reqs")
+            self.metrics.transfer_expired()
             self.driver.unpin(work)
+
+
+def _metrics(settings: Settings, plant: Plant) -> Meter:
+    if settings.kind == "tgi":
+        return TgiMetrics(plant)
+    return EngineMetrics(
+        settings.served, plant, estimate_reads=settings.enable_mfu_metrics, transfers=settings.kv_transfer
+    )

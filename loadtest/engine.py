@@ -17,6 +17,7 @@ from loadtest.emulator import Emulator
 from loadtest.engine_settings import Settings
 from loadtest.routes_emulator import EmulatorRoutes
 from loadtest.routes_openai import OpenAIRoutes
+from loadtest.routes_tgi import TgiRoutes
 from loadtest.wire_errors import WireError
 from loadtest.wire_openai import dump
 
@@ -73,7 +74,8 @@ def application(emulator: Emulator) -> web.Application:
     """The routes of an engine of its kind, and those of the emulator itself."""
     app = web.Application(client_max_size=BODY_BYTES, middlewares=[_door(emulator.settings)])
     app.on_response_prepare.append(_signature(emulator.settings))
-    app.add_routes([*OpenAIRoutes(emulator).table(), *EmulatorRoutes(emulator).table()])
+    kind = TgiRoutes(emulator) if emulator.settings.kind == "tgi" else OpenAIRoutes(emulator)
+    app.add_routes([*kind.table(), *EmulatorRoutes(emulator).table()])
     return app
 
 
@@ -84,7 +86,12 @@ def _door(settings: Settings) -> Middleware:
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
         if _unauthorized(request, settings):
             return _json(401, {"error": "Unauthorized"})
-        return await _answer(request, handler)
+        try:
+            return await handler(request)
+        except WireError as error:
+            return _json(error.status, error.body)
+        except web.HTTPException as error:
+            return web.Response(status=error.status) if settings.kind == "tgi" else _unrouted(error)
 
     return door
 
@@ -95,17 +102,12 @@ def _unauthorized(request: web.Request, settings: Settings) -> bool:
     return request.headers.get("Authorization") != f"Bearer {settings.api_key}"
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except WireError as error:
-        return _json(error.status, error.body)
-    except web.HTTPMethodNotAllowed as error:
-        response = _json(405, {"detail": "Method Not Allowed"})
+def _unrouted(error: web.HTTPException) -> web.Response:
+    """A path or method that is not there."""
+    response = _json(error.status, {"detail": error.reason})
+    if isinstance(error, web.HTTPMethodNotAllowed):
         response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
-        return response
-    except web.HTTPException as error:
-        return _json(error.status, {"detail": error.reason})
+    return response
 
 
 def _json(status: int, value: object) -> web.Response:
@@ -116,6 +118,8 @@ def _signature(settings: Settings) -> Callable[[web.Request, web.StreamResponse]
     """The headers that every reply of vLLM carries; a request id only where the server is told to."""
 
     async def sign(request: web.Request, response: web.StreamResponse) -> None:
+        if settings.kind == "tgi":
+            return
         response.headers["Server"] = "uvicorn"
         if response.status != 401:
             response.headers["Vary"] = "Origin"

@@ -96,7 +96,7 @@ HISTOGRAMS: Mapping[str, tuple[str, Sequence[float]]] = {
 
 
 class EngineMetrics:
-    """One registry for one engine. The driver and the routes tell it what happened; `scrape` writes it down."""
+    """The registry of one emulated vLLM. The driver and the routes tell it what happened; `scrape` writes it down."""
 
     def __init__(self, model: str, plant: Plant, *, estimate_reads: bool = True, transfers: bool = True) -> None:
         self._registry = CollectorRegistry()
@@ -107,6 +107,8 @@ class EngineMetrics:
         self._expose_counters(model, transfers)
         self._expose_histograms(transfers)
         self._expose_cache_config(plant)
+
+    content_type = CONTENT_TYPE
 
     def scrape(self) -> bytes:
         """The exposition in text form."""
@@ -150,6 +152,20 @@ class EngineMetrics:
         """The KV of a prompt came from another engine."""
         self.observe("nixl_bytes_transferred", transfer_bytes)
         self.observe("nixl_xfer_time_seconds", seconds)
+
+    def refused(self) -> None:
+        """A request found the queue full."""
+        self.count("admission_rejections", 1, "max_num_queued_reqs")
+
+    def transfer_failed(self) -> None:
+        self.count("nixl_num_failed_transfers")
+
+    def transfer_expired(self) -> None:
+        """A prompt was prefilled for an engine that never asked for it."""
+        self.count("nixl_num_kv_expired_reqs")
+
+    def dropped(self) -> None:
+        """A client left: vLLM counts that nowhere."""
 
     def count(self, name: str, amount: float = 1, label: str = "") -> None:
         self._totals[name, label].inc(amount)

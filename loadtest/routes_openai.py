@@ -16,7 +16,6 @@ from aiohttp import web
 from loadtest import transfer, utterance
 from loadtest.delivery import Delivery
 from loadtest.emulator import Emulator
-from loadtest.engine_metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from loadtest.faults import Fault
 from loadtest.job import Choice, Job
 from loadtest.openai_requests import (
@@ -136,27 +135,22 @@ class OpenAIRoutes:
         text: str | None,
         tools: Sequence[object],
     ) -> Choice:
-        emulator = self._emulator
-        seed = emulator.seed(prompt, body.seed, key.choice)
-        how = manner(body, len(prompt), self._settings)
-        wish = None
+        how, wish = manner(body, len(prompt), self._settings), None
         if isinstance(body, ChatBody):
+            seed = self._emulator.seed(prompt, body.seed, key.choice)
             wish = utterance.wished_call(body.messages, tools, body.tool_choice, seed)
-        said = (
-            utterance.call(wish, how.max_tokens, emulator.tokenizer)
-            if wish
-            else utterance.say(seed, how, emulator.tokenizer)
-        )
         pinned = self._settings.kv_transfer and transfer.wants_remote_decode(body.kv_transfer_params)
-        work = emulator.work(
+        return self._emulator.choice(
             key,
             prompt,
-            said,
+            text,
+            how,
+            wish,
+            body.seed,
             salt=body.cache_salt,
             priority=_priority(request, body),
             pinned=pinned and not body.stream,
         )
-        return Choice(prompt, text, said, work)
 
     async def _deliver(
         self, request: web.Request, body: GenerationBody, job: Job, wire: ChatWire | CompletionWire
@@ -287,7 +281,8 @@ class OpenAIRoutes:
         return _json({"server_load": self._emulator.serving})
 
     async def metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._emulator.metrics.scrape(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+        metrics = self._emulator.metrics
+        return web.Response(body=metrics.scrape(), headers={"Content-Type": metrics.content_type})
 
 
 async def _read(kind: type[Request], request: web.Request) -> Request:

@@ -14,24 +14,29 @@ SHOWN_CHARACTERS = 200
 
 
 class WireError(Exception):
-    """A refusal with a status and the four fields of its body."""
+    """A refusal before the first byte: its status and its body."""
 
-    def __init__(self, status: int, kind: str, message: str, param: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, status: int, body: object) -> None:
+        super().__init__(status)
         self.status = status
-        self.body = {"error": {"message": message, "type": kind, "param": param, "code": status}}
+        self.body = body
+
+
+def refusal(status: int, kind: str, message: str, param: str | None = None) -> WireError:
+    """A refusal in vLLM's own form."""
+    return WireError(status, {"error": {"message": message, "type": kind, "param": param, "code": status}})
 
 
 def invalid(message: str, param: str | None = None, value: object = None) -> WireError:
     """A value that the engine does not take; parameter and value are named at the end of the message."""
     if param is not None:
         message += f" (parameter={param})" if value is None else f" (parameter={param}, value={value})"
-    return WireError(400, "BadRequestError", message, param)
+    return refusal(400, "BadRequestError", message, param)
 
 
 def unknown_model(name: object, served: str) -> WireError:
     message = f"The model `{name}` does not exist. Valid aliases: {served}."
-    return WireError(404, "NotFoundError", message, "model")
+    return refusal(404, "NotFoundError", message, "model")
 
 
 def busy() -> WireError:
@@ -39,11 +44,11 @@ def busy() -> WireError:
         "The engine is currently busy and cannot accept new requests. "
         "Please try again later or on a different instance."
     )
-    return WireError(503, "Service Unavailable", message)
+    return refusal(503, "Service Unavailable", message)
 
 
-def internal() -> WireError:
-    return WireError(500, "InternalServerError", "Internal server error")
+def failed(status: int = 500) -> WireError:
+    return refusal(status, "InternalServerError", "Internal server error")
 
 
 def unsupported_media_type() -> WireError:
@@ -73,7 +78,7 @@ def malformed(errors: Sequence[ErrorDetails]) -> WireError:
 
 
 def _bad_request(message: str, param: str | None) -> WireError:
-    return WireError(400, "Bad Request", message, param)
+    return refusal(400, "Bad Request", message, param)
 
 
 def _location(error: ErrorDetails) -> str:

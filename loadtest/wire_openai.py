@@ -12,6 +12,7 @@ from xxhash import xxh3_64_hexdigest
 
 from loadtest.job import Job
 from loadtest.utterance import Delta
+from loadtest.wire_errors import WireError, busy, failed
 
 FINGERPRINT = "vllm-0.32.0-emulated"
 DONE = b"data: [DONE]\n\n"
@@ -43,6 +44,12 @@ class Wire(Protocol):
     def error(self) -> object:
         """The frame of an error after the first byte."""
 
+    def busy(self) -> WireError:
+        """The refusal at the admission limit."""
+
+    def failed(self, status: int = 500) -> WireError:
+        """The reply of an engine that could not generate."""
+
 
 def dump(value: object) -> bytes:
     """JSON as on the wire: no spaces; a lone surrogate never leaves."""
@@ -60,6 +67,8 @@ class ChatWire:
     content_type = CONTENT_TYPE
     end = DONE
     framed = staticmethod(framed)
+    busy = staticmethod(busy)
+    failed = staticmethod(failed)
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -111,7 +120,7 @@ class ChatWire:
         return _usage_chunk(job, self._chunk(job, []), details)
 
     def error(self) -> object:
-        return _generation_error()
+        return failed().body
 
     def _choice(self, job: Job, index: int) -> dict[str, object]:
         utterance = job.choices[index].utterance
@@ -154,6 +163,8 @@ class CompletionWire:
     content_type = CONTENT_TYPE
     end = DONE
     framed = staticmethod(framed)
+    busy = staticmethod(busy)
+    failed = staticmethod(failed)
 
     def __init__(self, model: str, echo: bool) -> None:
         self._model = model
@@ -196,7 +207,7 @@ class CompletionWire:
         return _usage_chunk(job, self._chunk(job, []), {"cached_tokens": job.cached_tokens})
 
     def error(self) -> object:
-        return _generation_error()
+        return failed().body
 
     def _choice(self, job: Job, index: int) -> dict[str, object]:
         choice = job.choices[index]
@@ -284,8 +295,3 @@ def _details(job: Job, created_cache_tokens: int | None) -> dict[str, object] | 
         "created_cache_tokens": created_cache_tokens,
         "multimodal_tokens": None,
     }
-
-
-def _generation_error() -> object:
-    error = {"message": "Internal server error", "type": "InternalServerError", "param": None, "code": 500}
-    return {"error": error}
