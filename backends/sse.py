@@ -2,8 +2,8 @@
 
 The rule: the bytes that arrived are the bytes that leave. One thing alone is ever removed, the usage frame that the
 client did not ask for (`choices` empty, `usage` an object). A frame is decoded only when it can matter. A frame
-that is not finished is held back only while it could still be that usage frame; no client can show a token before
-the blank line that ends its frame, so holding a part of a frame delays nothing visible.
+that is not finished is held back, up to the size of the largest usage frame; no client can show a token before the
+blank line that ends its frame, so this delays nothing visible, and a stream that is cut never ends in half a frame.
 """
 
 import re
@@ -85,7 +85,7 @@ class Scanner(Facts):
                 return b"" if self._dropped else data
         forwarded = self._scan(data)
         self._calm = self.first_content and not self._held and not self._after_cr
-        return forwarded if self._strip_usage else data
+        return forwarded
 
     def finish(self) -> Verdict:
         """Call at the end of the body. `tail` then holds bytes never sent on: send them if the verdict is `complete`.
@@ -95,7 +95,7 @@ class Scanner(Facts):
         if self._held:
             frame, sent = bytes(self._held), self._sent_bytes
             self._held.clear()
-            self.tail = b"" if self._remove(frame) or not self._strip_usage else frame[sent:]
+            self.tail = b"" if self._remove(frame) else frame[sent:]
         if self.error is not None:
             return "error"
         return "complete" if self.done or len(self.finish_reasons) >= self._choices else "truncated"
@@ -103,7 +103,7 @@ class Scanner(Facts):
     @property
     def at_border(self) -> bool:
         """Whether what has been sent on ends with a whole frame, so that a frame of our own may follow it as it is."""
-        return self._sent_bytes == 0 if self._strip_usage else not self._held
+        return self._sent_bytes == 0
 
     def _learn(self, frame: bytes) -> None:
         self._learn_at = self.frames + _LEARN_EVERY_FRAMES

@@ -89,7 +89,7 @@ class Dispatch:
         raise fault
 
     async def _lease(self, job: Job, tried: frozenset[str], deadline: float) -> tuple[ServedPool, Lease] | NoReplica:
-        """The first candidate that has a replica; only the last one is waited for when the others are unfit."""
+        """A lease on the first candidate that can take the call; a busy one is waited for before the next is asked."""
         refused: NoReplica = NoReplica("unhealthy")
         for pool, demand in job.candidates:
             found = await pool.pool.lease(demand, tried, deadline=deadline)
@@ -181,7 +181,8 @@ class Dispatch:
         delivery.outcome = "broken"
         if verdict == "truncated":
             broke = errors.EngineBroke("The engine broke off before the end of its answer.")
-            responder.write(job.call.dialect.error_frame(errors.answer(broke)))
+            border = b"" if scanner.at_border else b"\n\n"  # only within a frame too long to be held back
+            responder.write(border + job.call.dialect.error_frame(errors.answer(broke)))
         responder.finish()
         return "failure"
 
