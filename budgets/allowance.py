@@ -51,7 +51,7 @@ class LocalAllowance:
             refused = denial(scope.tenant, limit, amounts, use, waits[longest], resets_at)
             return replace(refused, limit=int(limit.capacity * self._share), local=True)
         self._take(scope.tenant, limits, used, amounts, now_seconds)
-        return Grant(uuid.uuid4().hex, scope, dict(amounts), (), local=True)
+        return Grant(uuid.uuid4().hex, scope, amounts, local=True)
 
     def _used(self, tenant: str, limits: list[Limit], now_seconds: float) -> list[float]:
         buckets = self._buckets.get(tenant, {})

@@ -6,8 +6,9 @@ used is charged even if it exceeds the budget (debt), because it has been used.
 """
 
 import uuid
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 from budgets.limit import Dimension, Limit, Mode
@@ -19,17 +20,54 @@ Amounts = Mapping[Dimension, int]
 
 _RESERVE = Script.load("budgets", "reserve")
 _SETTLE = Script.load("budgets", "settle")
-_GRACE_SECONDS = 3600.0
 _MICRO = 1_000_000
+_GRACE_US = 3600 * _MICRO
 
 
 @dataclass(frozen=True, slots=True)
+class _Terms:
+    """One limit as the scripts want it, in micro-units and microseconds."""
+
+    bucket: str
+    dimension: Dimension
+    scale: int
+    capacity: int
+    refill: int
+    period_us: int
+    refuses: int
+
+    @classmethod
+    def of(cls, limit: Limit) -> "_Terms":
+        scale = _scale(limit)
+        return cls(
+            f"{limit.label}:{limit.dimension}",
+            limit.dimension,
+            scale,
+            limit.capacity * scale,
+            limit.amount * scale,
+            int(limit.per_seconds * _MICRO),
+            int(limit.mode == "enforce"),
+        )
+
+
+@dataclass(frozen=True)
 class Scope:
-    """Whose budget it is and what bounds it. A call is given up for dead `lease_seconds` after it was admitted."""
+    """Whose budget it is and what bounds it; best made once and kept, since it holds the limits made ready.
+
+    A call is given up for dead `lease_seconds` after it was admitted.
+    """
 
     tenant: str
     limits: tuple[Limit, ...]
     lease_seconds: float = 900.0
+
+    @cached_property
+    def terms(self) -> tuple[_Terms, ...]:
+        return tuple([_Terms.of(limit) for limit in self.limits])
+
+    @cached_property
+    def keys(self) -> tuple[str, str]:
+        return f"kvgate:1:{{{self.tenant}}}:buckets", f"kvgate:1:{{{self.tenant}}}:leases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +92,14 @@ class Grant:
     id: str
     scope: Scope
     amounts: Amounts
-    balances: tuple[Balance, ...]
     would_deny: tuple[str, ...] = ()
     local: bool = False
+    in_use: tuple[int, ...] = ()
+
+    @property
+    def balances(self) -> tuple[Balance, ...]:
+        """How the limits stood right after; nothing if this was granted without the store."""
+        return tuple(map(_balance, self.scope.limits, self.in_use))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,61 +128,70 @@ def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Coroutine[Any, An
     The script is sent by the call and its answer awaited later, so that calls made together share a round trip.
     Whatever `run` raises when the store is away passes through: `budgets.allowance` says what to do then.
     """
-    id = uuid.uuid4().hex
+    grant = Grant(uuid.uuid4().hex, scope, amounts)
     if not scope.limits:
-        return _granted(Grant(id, scope, dict(amounts), ()))
-    head: list[Argument] = [id, int(scope.lease_seconds * _MICRO), int(_GRACE_SECONDS * _MICRO)]
-    rows = [part for limit in scope.limits for part in _reserve_row(limit, amounts)]
-    return _answered(run(_RESERVE, _keys(scope.tenant), head + rows), id, scope, amounts)
+        return _as_is(grant)
+    args: list[Argument] = [_lease(grant), int(scope.lease_seconds * _MICRO), _GRACE_US]
+    for terms in scope.terms:
+        amount = amounts.get(terms.dimension, 0) * terms.scale
+        args += (terms.bucket, terms.capacity, terms.refill, terms.period_us, amount, terms.refuses)
+    return _answered(run(_RESERVE, scope.keys, args), grant)
 
 
-def settle(run: RunScript, grant: Grant, amounts: Amounts) -> Coroutine[Any, Any, tuple[Balance, ...]]:
-    """Charge what was used in place of what was reserved; how the limits stand then (nothing if already settled).
+def settle(run: RunScript, grant: Grant, amounts: Amounts) -> Coroutine[Any, Any, bool]:
+    """Charge what was used in place of what was reserved; false if that has been done already.
 
     Sent by the call, like `reserve`. A local grant was never reserved in the store: its use is charged now.
     """
-    limits = grant.scope.limits
-    if not limits:
-        return _settled(None, limits)
-    head: list[Argument] = [grant.id, int(grant.local)]
-    rows = [part for limit in limits for part in _settle_row(limit, amounts)]
-    return _settled(run(_SETTLE, _keys(grant.scope.tenant), head + rows), limits)
+    scope = grant.scope
+    if not scope.limits:
+        return _settled(None)
+    args: list[Argument] = [_lease(grant), int(grant.local)]
+    for terms in scope.terms:
+        taken, kept = _taken(terms, grant.amounts)
+        used = amounts.get(terms.dimension, 0) * terms.scale
+        args += (terms.bucket, terms.refill, terms.period_us, taken, kept, used)
+    return _settled(run(_SETTLE, scope.keys, args))
 
 
-async def _granted(grant: Grant) -> Grant | Denied:
+async def _as_is(grant: Grant) -> Grant | Denied:
     return grant
 
 
-async def _answered(reply: Awaitable[object], id: str, scope: Scope, amounts: Amounts) -> Grant | Denied:
+async def _answered(reply: Awaitable[object], grant: Grant) -> Grant | Denied:
     refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", await reply)
+    scope = grant.scope
     if refused:
         limit, in_use = scope.limits[refused - 1], used[refused - 1]
         resets_at = now_us / _MICRO + _drain_seconds(limit, in_use)
-        return denial(scope.tenant, limit, amounts, in_use / _scale(limit), wait_us / _MICRO, resets_at)
-    would_deny = tuple(scope.limits[number - 1].label for number in shadowed)
-    return Grant(id, scope, dict(amounts), balances(scope.limits, used), would_deny)
+        return denial(scope.tenant, limit, grant.amounts, in_use / _scale(limit), wait_us / _MICRO, resets_at)
+    would_deny = tuple([scope.limits[number - 1].label for number in shadowed])
+    return replace(grant, would_deny=would_deny, in_use=tuple(used))
 
 
-async def _settled(reply: Awaitable[object] | None, limits: Sequence[Limit]) -> tuple[Balance, ...]:
-    if reply is None:
-        return ()
-    settled, used = cast("tuple[int, list[int]]", await reply)
-    return balances(limits, used) if settled else ()
+async def _settled(reply: Awaitable[object] | None) -> bool:
+    return reply is not None and await reply == 1
 
 
-def balances(limits: Sequence[Limit], used: Sequence[float]) -> tuple[Balance, ...]:
-    """How limits stand with so many micro-units of each in use."""
-    return tuple(
-        Balance(
-            limit.label,
-            limit.dimension,
-            limit.mode,
-            limit.capacity,
-            max(0, int((limit.capacity * _scale(limit) - in_use) // _scale(limit))),
-            _drain_seconds(limit, in_use),
-        )
-        for limit, in_use in zip(limits, used, strict=True)
-    )
+def _lease(grant: Grant) -> str:
+    """The lease as the store keeps it: what was taken from which bucket, and what of it is never given back."""
+    parts = [grant.id]
+    for terms in grant.scope.terms:
+        taken, kept = _taken(terms, grant.amounts)
+        parts.append(f"{terms.bucket} {taken} {kept}")
+    return ";".join(parts)
+
+
+def _taken(terms: _Terms, amounts: Amounts) -> tuple[int, int]:
+    """Micro-units reserved, and how many of them stay charged if the lease expires."""
+    taken = amounts.get(terms.dimension, 0) * terms.scale
+    return taken, prompt_share(terms.dimension, amounts) * terms.scale
+
+
+def _balance(limit: Limit, in_use: int) -> Balance:
+    scale = _scale(limit)
+    remaining = max(0, limit.capacity - -(-in_use // scale))
+    return Balance(limit.label, limit.dimension, limit.mode, limit.capacity, remaining, _drain_seconds(limit, in_use))
 
 
 def denial(
@@ -182,25 +234,6 @@ def prompt_share(dimension: Dimension, amounts: Amounts) -> int:
             return 0
 
 
-def _reserve_row(limit: Limit, amounts: Amounts) -> tuple[Argument, ...]:
-    scale = _scale(limit)
-    return (
-        _bucket(limit),
-        limit.capacity * scale,
-        limit.amount * scale,
-        int(limit.per_seconds * _MICRO),
-        amounts.get(limit.dimension, 0) * scale,
-        prompt_share(limit.dimension, amounts) * scale,
-        int(limit.mode == "enforce"),
-    )
-
-
-def _settle_row(limit: Limit, amounts: Amounts) -> tuple[Argument, ...]:
-    scale = _scale(limit)
-    used = amounts.get(limit.dimension, 0) * scale
-    return _bucket(limit), limit.amount * scale, int(limit.per_seconds * _MICRO), used
-
-
 def _scale(limit: Limit) -> int:
     """Micro-units in a unit. Bytes are small enough as they are, and numbers in scripts are exact to 2^53 only."""
     return 1 if limit.dimension == "kv_read_bytes" else _MICRO
@@ -208,12 +241,3 @@ def _scale(limit: Limit) -> int:
 
 def _drain_seconds(limit: Limit, used: float) -> float:
     return used / _scale(limit) / limit.per_second
-
-
-def _bucket(limit: Limit) -> str:
-    return f"{limit.label}:{limit.dimension}"
-
-
-def _keys(tenant: str) -> tuple[str, str, str]:
-    prefix = f"kvgate:1:{{{tenant}}}"
-    return f"{prefix}:buckets", f"{prefix}:reservations", f"{prefix}:leases"
