@@ -5,9 +5,9 @@ carries a lease, so a worker that dies gives back what its calls did not use; se
 used is charged even if it exceeds the budget (debt), because it has been used.
 """
 
-import uuid
+import secrets
 from collections.abc import Awaitable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
@@ -86,15 +86,20 @@ class Balance:
 class Grant:
     """Proof that budget was reserved; `settle` takes it back.
 
+    `lease` is what the store keeps of it: an id, then `bucket amount kept` of every limit in micro-units.
     `would_deny` are the labels of limits in shadow that would have refused. `local`: granted without the store.
     """
 
-    id: str
+    lease: str
     scope: Scope
     amounts: Amounts
     would_deny: tuple[str, ...] = ()
     local: bool = False
     in_use: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.lease.partition(";")[0]
 
     @property
     def balances(self) -> tuple[Balance, ...]:
@@ -128,14 +133,17 @@ def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Coroutine[Any, An
     The script is sent by the call and its answer awaited later, so that calls made together share a round trip.
     Whatever `run` raises when the store is away passes through: `budgets.allowance` says what to do then.
     """
-    grant = Grant(uuid.uuid4().hex, scope, amounts)
+    id = secrets.token_hex(12)
     if not scope.limits:
-        return _as_is(grant)
-    args: list[Argument] = [_lease(grant), int(scope.lease_seconds * _MICRO), _GRACE_US]
+        return _as_is(Grant(id, scope, amounts))
+    lease = id
+    args: list[Argument] = ["", int(scope.lease_seconds * _MICRO), _GRACE_US]
     for terms in scope.terms:
-        amount = amounts.get(terms.dimension, 0) * terms.scale
-        args += (terms.bucket, terms.capacity, terms.refill, terms.period_us, amount, terms.refuses)
-    return _answered(run(_RESERVE, scope.keys, args), grant)
+        taken, kept = _taken(terms, amounts)
+        lease += f";{terms.bucket} {taken} {kept}"
+        args += (terms.bucket, terms.capacity, terms.refill, terms.period_us, taken, terms.refuses)
+    args[0] = lease
+    return _answered(run(_RESERVE, scope.keys, args), lease, scope, amounts)
 
 
 def settle(run: RunScript, grant: Grant, amounts: Amounts) -> Coroutine[Any, Any, bool]:
@@ -146,7 +154,7 @@ def settle(run: RunScript, grant: Grant, amounts: Amounts) -> Coroutine[Any, Any
     scope = grant.scope
     if not scope.limits:
         return _settled(None)
-    args: list[Argument] = [_lease(grant), int(grant.local)]
+    args: list[Argument] = [grant.lease, int(grant.local)]
     for terms in scope.terms:
         taken, kept = _taken(terms, grant.amounts)
         used = amounts.get(terms.dimension, 0) * terms.scale
@@ -158,28 +166,18 @@ async def _as_is(grant: Grant) -> Grant | Denied:
     return grant
 
 
-async def _answered(reply: Awaitable[object], grant: Grant) -> Grant | Denied:
+async def _answered(reply: Awaitable[object], lease: str, scope: Scope, amounts: Amounts) -> Grant | Denied:
     refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", await reply)
-    scope = grant.scope
     if refused:
         limit, in_use = scope.limits[refused - 1], used[refused - 1]
         resets_at = now_us / _MICRO + _drain_seconds(limit, in_use)
-        return denial(scope.tenant, limit, grant.amounts, in_use / _scale(limit), wait_us / _MICRO, resets_at)
+        return denial(scope.tenant, limit, amounts, in_use / _scale(limit), wait_us / _MICRO, resets_at)
     would_deny = tuple([scope.limits[number - 1].label for number in shadowed])
-    return replace(grant, would_deny=would_deny, in_use=tuple(used))
+    return Grant(lease, scope, amounts, would_deny, in_use=tuple(used))
 
 
 async def _settled(reply: Awaitable[object] | None) -> bool:
     return reply is not None and await reply == 1
-
-
-def _lease(grant: Grant) -> str:
-    """The lease as the store keeps it: what was taken from which bucket, and what of it is never given back."""
-    parts = [grant.id]
-    for terms in grant.scope.terms:
-        taken, kept = _taken(terms, grant.amounts)
-        parts.append(f"{terms.bucket} {taken} {kept}")
-    return ";".join(parts)
 
 
 def _taken(terms: _Terms, amounts: Amounts) -> tuple[int, int]:
