@@ -8,7 +8,7 @@ import uuid
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from budgets.ledger import Amounts, Denied, Grant, Scope, denial
+from budgets.grant import Amounts, Denied, Grant, Scope, denial
 from budgets.limit import Limit
 
 

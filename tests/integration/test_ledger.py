@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 
 import pytest
 from redis.crc import key_slot
@@ -13,7 +14,7 @@ from gateway import embedded
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Store
 from gateway.tasks import Tasks
-from tests.integration.conftest import PATIENT
+from tests.conftest import PATIENT
 
 BUCKETS, LEASES = "kvgate:1:{acme}:buckets", "kvgate:1:{acme}:leases"
 # Refills so slowly that a test does not see it.
@@ -229,6 +230,31 @@ async def two_hundred_clients(store: Store, other: Store) -> None:
     assert await store.command("ZCARD", LEASES) == 0
     more = await asyncio.gather(*(reserve(next(stores).run, limits, ONE) for _ in range(200)))
     assert sum(isinstance(answer, Grant) for answer in more) == (37 * 100 + 99 - 370) // 100
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_what_is_in_use_is_what_was_settled_and_what_is_reserved(store: Store, seed: int) -> None:
+    """Whatever the order and the amounts: the counter is the sum, and nothing above the limit was admitted."""
+    generator = random.Random(seed)
+    limit = Limit(name="sum", dimension="total_tokens", amount=5_000, per_seconds=1e12)
+    settled = 0
+    running: list[Grant] = []
+    for _ in range(30):
+        asked = [generator.randint(0, 900) for _ in range(generator.randint(0, 4))]
+        leaving = [running.pop() for _ in range(min(len(running), generator.randint(0, 3)))]
+        spent = [generator.randint(0, 700) for _ in leaving]
+        answers, _ = await asyncio.gather(
+            asyncio.gather(*(reserve(store.run, scope(limit), {"total_tokens": amount}) for amount in asked)),
+            asyncio.gather(
+                *(settle(store.run, one, {"total_tokens": n}) for one, n in zip(leaving, spent, strict=True))
+            ),
+        )
+        settled += sum(spent)
+        admitted = [answer for answer in answers if isinstance(answer, Grant)]
+        running += admitted
+        reserved = sum(one.amounts["total_tokens"] for one in running)
+        assert await used(store, limit) == settled + reserved
+        assert all(one.in_use[0] <= 5_000 * 10**6 for one in admitted)
 
 
 async def test_every_key_expires(store: Store) -> None:
