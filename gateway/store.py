@@ -61,8 +61,12 @@ class Store:
         there, or the login is refused.
         """
         store = cls(Address.parse(url), tasks, settings or StoreSettings())
-        await store._route.open()
-        store.warnings = await store._dangers()
+        try:
+            await store._route.open()
+            store.warnings = await store._dangers()
+        except BaseException:
+            store.close()
+            raise
         return store
 
     @property

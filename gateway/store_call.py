@@ -29,8 +29,9 @@ class StoreRejected(StoreError):
 class StoreSettings:
     """How patient the store is. Times in seconds.
 
-    `call_timeout_seconds` bounds every call of the hot path; `misses_to_open` timeouts in a row, with no reply in
-    time between them, take the connection down, and calls fail at once until a new one has answered in time.
+    `call_timeout_seconds` bounds every call of the hot path; when in `misses_to_open` such spans running a call
+    timed out and no reply came in time, the connection is dropped, and calls fail at once until a new one has
+    answered in time.
     """
 
     call_timeout_seconds: float = 0.05

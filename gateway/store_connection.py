@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import hiredis
 
-from gateway.store_call import Call, StoreCounters, StoreUnavailable
+from gateway.store_call import Call, StoreCounters, StoreSettings, StoreUnavailable
 
 OnError = Callable[[Call, str], None]
 _NOTHING = object()
@@ -27,11 +27,11 @@ class Connection(asyncio.Protocol):
         counters: StoreCounters,
         on_error: OnError,
         on_lost: Callable[[], None],
-        misses_to_open: int,
+        settings: StoreSettings,
     ) -> None:
         self._loop = loop
         self._counters = counters
-        self._misses_to_open = misses_to_open
+        self._settings = settings
         self._on_error = on_error
         self._on_lost = on_lost
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
@@ -39,7 +39,8 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._misses = 0  # timeouts since a reply last came in time
+        self._misses = 0  # timeouts since a reply last came in time, one at most per length of a timeout
+        self._missed_at = float("-inf")
 
     @property
     def alive(self) -> bool:
@@ -126,9 +127,15 @@ class Connection(asyncio.Protocol):
             call.fail(StoreUnavailable("the store did not answer in time"))
         if late:
             self._counters.timeouts += len(late)
-            self._misses += 1
-        if self._misses >= self._misses_to_open:
+            self._miss(now)
+        if self._misses >= self._settings.misses_to_open:
             self.abort()  # what still waits here would wait in vain; a new connection has to prove itself first
         pending = [call.deadline for call in self._waiting if not call.future.done()]
         if pending:
             self._set_timer(min(pending))
+
+    def _miss(self, now: float) -> None:
+        # Many calls in flight at one pause of the server are one miss, not many.
+        if now - self._missed_at >= self._settings.call_timeout_seconds:
+            self._misses += 1
+            self._missed_at = now

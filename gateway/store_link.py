@@ -76,7 +76,7 @@ class Link:
 
     async def _connect(self, probe_seconds: float) -> None:
         node = await self._locate()
-        connection = Connection(self._loop, self._counters, self._failed, self._lost, self._settings.misses_to_open)
+        connection = Connection(self._loop, self._counters, self._failed, self._lost, self._settings)
         try:
             async with asyncio.timeout(self._settings.connect_timeout_seconds):
                 await self._dial(node, connection)
