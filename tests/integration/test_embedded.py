@@ -14,7 +14,7 @@ import pytest
 from gateway import embedded
 from gateway.store import Store
 from gateway.tasks import Tasks
-from tests.integration.conftest import PATIENT
+from tests.conftest import PATIENT
 
 PARENT = """
 import sys, time

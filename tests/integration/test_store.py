@@ -13,7 +13,7 @@ import uvloop
 from gateway import embedded
 from gateway.store import Script, Store, StoreError, StoreRejected, StoreSettings, StoreUnavailable
 from gateway.tasks import Tasks
-from tests.integration.conftest import PATIENT
+from tests.conftest import PATIENT
 
 ECHO = Script("echo", "return {KEYS[1], ARGV[1], tonumber(ARGV[2])}")
 IMPATIENT = StoreSettings(

@@ -1,10 +1,12 @@
-"""A real Valkey for the tests that need one: one server per session, emptied before every test."""
+"""What tests with real parts share: the loop that production runs on, and a real Valkey, emptied before every test."""
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from gateway import embedded
 from gateway.store import Store, StoreSettings
@@ -12,6 +14,14 @@ from gateway.tasks import Tasks
 
 # A timing decides no test: on a busy machine the store may take its time.
 PATIENT = StoreSettings(call_timeout_seconds=20.0, connect_timeout_seconds=20.0)
+
+REAL_PARTS = ("conformance", "fault", "integration")
+"""Folders of tests with sockets; they run on the loop that ships."""
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return {"uvloop": uvloop.new_event_loop} if folder in REAL_PARTS else {"asyncio": asyncio.new_event_loop}
 
 
 @pytest.fixture(scope="session")
