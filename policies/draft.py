@@ -20,10 +20,11 @@ WINDOW = "keep_recent_turns"
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """A trim and the text it renders to."""
+    """A trim and the text it renders to; `again` if it was in force before, and so stands."""
 
     trim: Trim
     text: str
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Draft:
     def keeps(self, at: int) -> bool:
         """Whether message `at` is still sent."""
         return at >= self.cut or at in self.pinned
+
+    def stands(self, at: int) -> bool:
+        """Whether message `at` is trimmed as it was sent before."""
+        return at in self.trimmed and self.trimmed[at].again
 
     def tokens(self, at: int) -> int:
         """Tokens that message `at` costs as it is sent, were it sent."""

@@ -41,9 +41,10 @@ class Move(NamedTuple):
 class KeepRecentTurns(BaseModel):
     """Keep the instructions, the task with its answer and the recent turns; drop the turns between.
 
-    By turns: with more than `high_water_turns` (default twice `turns`) the latest `turns` stay. By tokens: above
-    `high_water_tokens` turns are dropped down to `low_water_tokens` (default three quarters of it), even if fewer than
-    `turns` stay. The latest turn always stays. Without any mark, only a prompt that would be refused is cut.
+    By turns, the first not counted: of more than `high_water_turns` (default twice `turns`) the latest `turns` stay.
+    By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default three quarters of it),
+    even if fewer than `turns` stay. The latest turn always stays. Without any mark, only a prompt that would be refused
+    is cut.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,7 +91,7 @@ class KeepRecentTurns(BaseModel):
 
     def _cut_by_turns(self, draft: Draft, moves: list[Move]) -> int:
         high = self._high_turns()
-        recent = [turn.start for turn in draft.conversation.turns() if turn.start >= draft.cut]
+        recent = [turn.start for turn in draft.conversation.turns()[1:] if turn.start >= draft.cut]
         if self.turns is None or high is None or len(recent) <= high:
             return 0
         latest = recent[-self.turns]

@@ -120,7 +120,7 @@ def _replayed(conversation: Conversation, in_force: InForce) -> Draft:
     trims = {trim.digest: trim for trim in in_force.trims}
     again = ((at, message, trims.get(message.digest)) for at, message in enumerate(messages) if draft.keeps(at))
     return draft.with_trims(
-        {at: Trimmed(trim, render(message.text, trim)) for at, message, trim in again if trim is not None}
+        {at: Trimmed(trim, render(message.text, trim), again=True) for at, message, trim in again if trim is not None}
     )
 
 

@@ -53,7 +53,7 @@ class TrimToolOutput(BaseModel):
         """`draft` with the outputs trimmed that arrived after the first `known_messages`."""
         messages = draft.conversation.messages
         arrived = (at for at in range(known_messages, len(messages)) if draft.keeps(at) and self._is_long(draft, at))
-        trims = ((at, self._trimmed(messages[at], count)) for at in arrived if at not in draft.trimmed)
+        trims = ((at, self._trimmed(messages[at], count)) for at in arrived)
         return draft.with_trims({at: trimmed for at, trimmed in trims if trimmed is not None})
 
     def may_act(self, largest_message_bytes: int) -> bool:
@@ -63,8 +63,9 @@ class TrimToolOutput(BaseModel):
     def _is_long(self, draft: Draft, at: int) -> bool:
         message = draft.conversation.messages[at]
         # An image's place between texts could not be kept by one text, so such outputs stay whole.
-        wanted = message.role == "tool" and not message.media and self.tools.cover(message.name or "")
-        return wanted and message.tokens > self.max_tokens
+        if message.role != "tool" or message.media or draft.stands(at) or not self.tools.cover(message.name or ""):
+            return False
+        return draft.tokens(at) > self.max_tokens
 
     def _trimmed(self, message: Message, count: Count) -> Trimmed | None:
         budget = self.max_tokens - TEMPLATE_TOKENS

@@ -14,15 +14,15 @@ def talk(turns: int, *, overhead_tokens: int = 0, result_tokens: int = 100) -> D
     return Draft(conversation(system(), *parts, overhead_tokens=overhead_tokens))
 
 
-def test_by_turns_nothing_happens_up_to_the_high_water_and_then_the_low_water_is_left() -> None:
+def test_by_turns_after_the_first_nothing_happens_up_to_the_high_water_and_then_the_low_water_is_left() -> None:
     policy = KeepRecentTurns(turns=3, high_water_turns=6)
-    assert policy.revise(talk(6), None).cut == 0
-    assert policy.revise(talk(7), None).cut == 1 + 4 * 4
+    assert policy.revise(talk(7), None).cut == 0
+    assert policy.revise(talk(8), None).cut == 1 + 4 * 5
 
 
 def test_the_high_water_is_twice_the_low_one_unless_said() -> None:
-    assert KeepRecentTurns(turns=3).revise(talk(6), None).cut == 0
-    assert KeepRecentTurns(turns=3).revise(talk(7), None).cut == 17
+    assert KeepRecentTurns(turns=3).revise(talk(7), None).cut == 0
+    assert KeepRecentTurns(turns=3).revise(talk(8), None).cut == 21
 
 
 def test_the_next_step_counts_from_the_last_cut() -> None:

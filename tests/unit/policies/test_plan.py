@@ -16,7 +16,7 @@ from policies.validate import violations
 from tests.unit.policies.conversations import Counter, calling, conversation, count, result, says, system, turn, user
 
 TRIM = TrimToolOutput(max_tokens=200)
-KEEP = KeepRecentTurns(turns=2, high_water_turns=4)
+KEEP = KeepRecentTurns(turns=2, high_water_turns=3)
 CAP = CapContext(limit_tokens=1000)
 LONG = "all is well here\n" * 400
 
@@ -94,6 +94,12 @@ def test_an_edit_is_made_again_without_counting_and_whatever_the_policies_say_no
     assert counter.calls == 0
 
 
+def test_of_two_trims_the_shorter_one_holds() -> None:
+    done = planned(talk(1), [TRIM, TrimToolOutput(max_tokens=100), TRIM])
+    assert done.sent_tokens == planned(talk(1), [TrimToolOutput(max_tokens=100)]).sent_tokens
+    assert planned(talk(1), [TrimToolOutput(max_tokens=70)], done.memory).edits == done.edits
+
+
 def test_a_cold_prefix_is_decided_anew() -> None:
     first = planned(talk(5), [TRIM, KEEP])
     warm = planned(talk(5), [TrimToolOutput(max_tokens=100)], first.memory, 21)
@@ -132,7 +138,7 @@ def test_a_cap_in_shadow_says_that_it_would_refuse() -> None:
 
 
 def test_shadow_tells_only_what_it_would_add() -> None:
-    done = planned(talk(3), [TRIM, KeepRecentTurns(turns=1, mode="shadow")])
+    done = planned(talk(3), [TRIM, KeepRecentTurns(turns=1, high_water_turns=1, mode="shadow")])
     assert {edit.policy for edit in done.edits} == {"trim_tool_output"}
     assert {edit.policy for edit in done.shadow} == {"keep_recent_turns"}
 
