@@ -5,7 +5,7 @@ the session is then neither read nor written, and each limit says what happens t
 """
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -32,6 +32,9 @@ from gateway.tenants import Caller
 from policies.memory import EMPTY, Memory
 
 NO_SESSION: Final = Session("", "", "unread")
+WARN_EVERY_SECONDS: Final = 10.0
+WRITE_SECONDS: Final = 2.0
+"""How long step 9 waits for the store: it delays no answer, and a charge that is lost is worse than one that is late."""
 
 
 class _Role(msgspec.Struct):
@@ -50,6 +53,7 @@ class Books:
         self._metrics = metrics
         self._forecast = forecast
         self._local = LocalAllowance()
+        self._warned_at = -WARN_EVERY_SECONDS
 
     async def open(self, call: Call, caller: Caller, model: Model, headers: Mapping[bytes, bytes]) -> Opened:
         """The session and a grant. Raises `RateLimited`, or `StoreDown` where a limit lets nothing pass unchecked."""
@@ -76,7 +80,7 @@ class Books:
             counted = passage.planned.sent_tokens if passage.planned and passage.planned.counted else None
             self._forecast.learn(passage.call, passage.caller, passage.model, used, counted)
         amounts = amounts_of(passage.model, used, passage.call.choices) if used is not None else {}
-        settling = ledger.settle(self._store.run, opened.grant, amounts)
+        settling = ledger.settle(self._write, opened.grant, amounts)
         saving = self._saving(passage, opened, used) if used is not None else None
         await self._written(settling, "settle")
         if saving is not None:
@@ -101,7 +105,17 @@ class Books:
             await writing
         except StoreError as error:
             self._metrics.unwritten.add(1, what)
-            log(logging.WARNING, "not written to the store", what=what, error=str(error))
+            self._warn(error)
+
+    def _warn(self, error: StoreError) -> None:
+        """Say it, but not for every call of an outage: the metrics count them all."""
+        now = monotonic()
+        if now - self._warned_at >= WARN_EVERY_SECONDS:
+            self._warned_at = now
+            log(logging.WARNING, "calls are not written to the store", error=str(error))
+
+    def _write(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Awaitable[object]:
+        return self._store.run(script, keys, args, WRITE_SECONDS)
 
     def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Awaitable[object] | None:
         if not opened.chain or passage.planned is None:

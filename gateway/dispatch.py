@@ -34,6 +34,7 @@ from gateway.tenants import Caller
 
 EVENT_STREAM: Final = b"text/event-stream"
 JSON: Final = b"application/json"
+BROKE_OFF: Final = "The engine broke off before the end of its answer."
 RETRY_SECONDS: Final = b"1"
 """What a client is told to wait when every engine is busy: engines do not say."""
 
@@ -172,6 +173,10 @@ class Dispatch:
         )
         try:
             verdict = await relay.run(exchange)
+        except asyncio.CancelledError:
+            if responder.started and not responder.gone:  # the gateway stops, the client is still there
+                self._break(job, scanner, responder, errors.Draining("The gateway is being stopped."))
+            raise
         finally:
             delivery.usage, delivery.frames, delivery.first_at = scanner.usage, scanner.frames, relay.first_at
         if verdict == "complete":
@@ -180,11 +185,16 @@ class Dispatch:
             return "success"
         delivery.outcome = "broken"
         if verdict == "truncated":
-            broke = errors.EngineBroke("The engine broke off before the end of its answer.")
-            border = b"" if scanner.at_border else b"\n\n"  # only within a frame too long to be held back
-            responder.write(border + job.call.dialect.error_frame(errors.answer(broke)))
-        responder.finish()
+            self._break(job, scanner, responder, errors.EngineBroke(BROKE_OFF))
+        else:
+            responder.finish()
         return "failure"
+
+    def _break(self, job: Job, scanner: Scanner, responder: Responder, fault: errors.Fault) -> None:
+        """End a stream that cannot be continued: the dialect's error event, and no normal end after it."""
+        border = b"" if scanner.at_border else b"\n\n"  # only within a frame too long to be held back
+        responder.write(border + job.call.dialect.error_frame(errors.answer(fault)))
+        responder.finish()
 
     async def _engine_refused(
         self, job: Job, pool: ServedPool, exchange: Exchange, head: Head, responder: Responder, delivery: Delivery
@@ -245,7 +255,7 @@ def engine_fault(failure: UpstreamFailed) -> errors.EngineFault:
         return errors.EngineTimeout("The engine did not answer in time.")
     if failure.before_reply:
         return errors.EngineUnreachable("The engine could not be reached.")
-    return errors.EngineBroke("The engine broke off before the end of its answer.")
+    return errors.EngineBroke(BROKE_OFF)
 
 
 def no_replica(found: NoReplica) -> errors.Fault:

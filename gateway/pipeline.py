@@ -55,7 +55,9 @@ class Pipeline:
             passage.delivery.outcome = outcome_of(fault)
             raise
         except asyncio.CancelledError:
-            passage.delivery.outcome = "client_gone"
+            passage.delivery.outcome = "client_gone" if responder.gone else "broken"
+            if not responder.gone and not responder.started:
+                raise errors.Draining("The gateway is being stopped.") from None
         finally:
             responder.on_gone = None
             self._measure.ended(passage, passage.delivery.outcome, passage.usage(opened.expected.prompt_tokens))
