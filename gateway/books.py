@@ -14,6 +14,7 @@ from budgets import ledger
 from budgets.allowance import LocalAllowance
 from budgets.cost import kv_read_bytes
 from budgets.ledger import Amounts, Denied, Grant, Scope
+from budgets.script import Argument, Script
 from budgets.usage import Usage
 from config.models import Model
 from gateway import digests
@@ -34,7 +35,7 @@ from policies.memory import EMPTY, Memory
 NO_SESSION: Final = Session("", "", "unread")
 WARN_EVERY_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 2.0
-"""How long step 9 waits for the store: it delays no answer, and a charge that is lost is worse than one that is late."""
+"""How long step 9 waits for the store: it delays no answer, and a charge that is late is better than one lost."""
 
 
 class _Role(msgspec.Struct):
