@@ -105,7 +105,8 @@ class Responder:
     def _head(self, status: int, headers: Iterable[Header], framing: bytes) -> bytes:
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
         close = b"" if self._keep else b"connection: close\r\n"
-        return b"".join((STATUS_LINES[status], lines, framing, close, b"\r\n"))
+        line = STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status  # engines may use any number
+        return b"".join((line, lines, framing, close, b"\r\n"))
 
     def _end(self) -> None:
         self.finished = True
