@@ -35,7 +35,7 @@ class ClientFault(Fault):
 
 
 class EngineFault(Fault):
-    """An engine failed. `before_reply`: nothing of its answer has been used yet."""
+    """An engine failed."""
 
 
 class OurFault(Fault):
@@ -111,7 +111,9 @@ class EngineBusy(EngineFault):
 
 
 class EngineBroke(EngineFault):
-    """The answer began and did not end as the protocol says."""
+    """The answer began and did not end as the protocol says. Where nothing of it was used, another try is safe."""
+
+    retryable = True
 
 
 class NoReplica(OurFault):
