@@ -77,6 +77,20 @@ DEEPSEEK_V3: ConfigJson = {
     "vocab_size": 129280,
     "tie_word_embeddings": False,
 }
+DEEPSEEK_V2_LITE: ConfigJson = {
+    **DEEPSEEK_V3,
+    "hidden_size": 2048,
+    "intermediate_size": 10944,
+    "moe_intermediate_size": 1408,
+    "num_hidden_layers": 27,
+    "first_k_dense_replace": 1,
+    "num_attention_heads": 16,
+    "n_routed_experts": 64,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 6,
+    "q_lora_rank": None,
+    "vocab_size": 102400,
+}
 DEEPSEEK_V32: ConfigJson = {**DEEPSEEK_V3, "index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64}
 GPT_OSS_20B: ConfigJson = {
     "model_type": "gpt_oss",
@@ -193,6 +207,8 @@ def test_a_config_gives_what_the_catalogue_says(config: ConfigJson, row: str) ->
         (MIXTRAL, 46.7e9, 12.9e9),
         (QWEN3_30B_A3B, 30.5e9, 3.35e9),
         (DEEPSEEK_V3, 671e9, 37.6e9),
+        (DEEPSEEK_V2_LITE, 15.7e9, 2.66e9),
+        (QWEN35_27B, 26.4e9, 26.4e9),
         (GPT_OSS_20B, 20.9e9, 4.19e9),  # its maker counts no embedding as active: 3.6
         (GEMMA_3_27B, 27.0e9, 27.0e9),
         (SMOLLM2, 134.5e6, 134.5e6),

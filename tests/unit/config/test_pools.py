@@ -59,8 +59,10 @@ def test_a_cache_salt_is_sent_where_the_kind_understands_it(kind: str, salted: b
     assert (features.cache_salt, features.priority, features.prompt_tokens_details) == (salted, False, False)
 
 
-def test_a_pool_is_for_any_phase_unless_told_otherwise() -> None:
-    assert config().pools["main"].phase == "any"
+def test_what_a_pool_is_unless_told_otherwise() -> None:
+    pool = config().pools["main"]
+    assert (pool.engine, pool.phase, pool.tensor_parallel, pool.max_concurrent) == ("vllm", "any", 1, 64)
+    assert pool.hardware.count == 1 and pool.engine_key is None
 
 
 def test_an_engine_key_is_read_from_the_environment() -> None:
