@@ -28,6 +28,8 @@ class Step(NamedTuple):
 
 _ITEMS = (512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
 LADDER = (Step(1 << 62, 1 << 62), *(Step(items, 64 * items) for items in _ITEMS), Step(2, 40), Step(1, 24))
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+
 DEPTH = 32
 """Containers nested deeper are left out as a whole, so that no input can exhaust the stack."""
 
@@ -51,21 +53,21 @@ def _pieces(value: Json, step: Step, depth: int) -> Iterator[str]:
         case Number():
             yield value
         case str():
-            yield _quoted(_shortened(value, step.characters))
+            yield _encoded(_shortened(value, step.characters))
         case dict() | list() if value and depth >= DEPTH:
-            yield _quoted("[kvgate: a nested part left out, not recoverable]")
+            yield _encoded("[kvgate: a nested part left out, not recoverable]")
         case dict():
             yield from _object(value, step, depth)
         case list():
             yield from _array(value, step, depth)
         case _:
-            yield json.dumps(value)
+            yield _encoded(value)
 
 
 def _object(value: dict[str, Json], step: Step, depth: int) -> Iterator[str]:
     comma = "{"
     for key, item in value.items():
-        yield f"{comma}{_quoted(key)}:"
+        yield f"{comma}{_encoded(key)}:"
         yield from _pieces(item, step, depth + 1)
         comma = ","
     yield "}" if value else "{}"
@@ -96,10 +98,6 @@ def _shortened(value: str, characters: int) -> str:
         return value
     start, stop = boundary(value, 2 * characters // 3), boundary(value, len(value) - characters // 3)
     return f"{value[:start]}[kvgate: {stop - start} characters left out, not recoverable]{value[stop:]}"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _not_json(constant: str) -> NoReturn:
