@@ -97,7 +97,8 @@ def engine(
             faults=tuple(fault or ()),
             shutdown_timeout_seconds=shutdown_timeout,
         )
-        asyncio.run(_run(settings))
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(_run(settings))
     except ValidationError as error:
         _fail("; ".join(f"--{_flag(each['loc'])}: {each['msg']}" for each in error.errors()))
     except ValueError as error:
@@ -115,6 +116,15 @@ async def _run(settings: Settings) -> None:
     async with serve(settings, die=lambda: os._exit(DIED)) as running:
         print(f"emulated {settings.kind} engine, model {settings.served}, on {running.url}", flush=True)
         await stop.wait()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """The faster loop, where it exists: it halves the cost of a frame."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def _flag(location: tuple[int | str, ...]) -> str:

@@ -38,7 +38,7 @@ class Delivery:
             return refused
         if source is not None:
             await self._fetch(source)
-        if self._emulator.full:
+        if self._emulator.full(len(self._job.choices)):
             self._emulator.metrics.refused()
             raise self._wire.busy()
         self._emulator.serving += 1

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from xxhash import xxh3_64_intdigest
+
 from loadtest import faults, transfer, utterance
 from loadtest.driver import Driver
 from loadtest.engine_metrics import EngineMetrics
@@ -54,7 +56,7 @@ class Emulator:
 
     def seed(self, prompt: "array[int]", asked: int | None, choice: int) -> int:
         """What decides a reply: the prompt, the client's seed, the engine's, and which choice it is."""
-        return seed_of(prompt.tobytes().hex(), asked, self.settings.seed, choice)
+        return seed_of(xxh3_64_intdigest(prompt.tobytes()), asked, self.settings.seed, choice)
 
     def choice(
         self,
@@ -94,11 +96,10 @@ class Emulator:
             **more,
         )
 
-    @property
-    def full(self) -> bool:
-        """Whether the admission limit is reached."""
+    def full(self, choices: int) -> bool:
+        """Whether so many more sequences would pass the admission limit."""
         limit = self.settings.max_num_queued_reqs
-        return limit is not None and self.driver.queued >= limit
+        return limit is not None and self.driver.queued + choices > limit
 
     def hand_over(self, job: Job) -> None:
         """Keep the blocks of a prefill leg for the engine that will decode, and name them in the reply."""

@@ -6,7 +6,7 @@ missing keys into the replies that the real server gives.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -59,15 +59,30 @@ async def serve(settings: Settings, die: Callable[[], None] | None = None) -> As
         shutdown_timeout=max(settings.shutdown_timeout_seconds, AT_ONCE_SECONDS),
     )
     await runner.setup()
+    assert runner.server is not None
     try:
-        site = web.TCPSite(runner, settings.host, settings.port, reuse_address=True)
-        await site.start()
-        emulator.port = runner.addresses[0][1]
-        engine = Engine(f"http://{settings.host}:{emulator.port}", emulator, dead)
-        yield engine
+        listener = await asyncio.get_running_loop().create_server(runner.server, settings.host, settings.port)
+        emulator.port = listener.sockets[0].getsockname()[1]
+        if die is None:
+            emulator.die = _vanish(listener, runner.server, dead)
+        with closing(listener):
+            yield Engine(f"http://{settings.host}:{emulator.port}", emulator, dead)
     finally:
         await runner.cleanup()
         emulator.close()
+
+
+def _vanish(listener: asyncio.Server, server: web.Server, dead: asyncio.Event) -> Callable[[], None]:
+    """To the outside, the end of a process: the port and every connection go away at once."""
+
+    def vanish() -> None:
+        listener.close()
+        for connection in server.connections:
+            if connection.transport is not None:
+                connection.transport.close()
+        dead.set()
+
+    return vanish
 
 
 def application(emulator: Emulator) -> web.Application:

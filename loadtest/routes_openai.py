@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from aiohttp import web
+from xxhash import xxh3_64_intdigest
 
 from loadtest import transfer, utterance
 from loadtest.delivery import Delivery
@@ -95,7 +96,8 @@ class OpenAIRoutes:
         """The prompt cut as the request asks; what is left must leave room for an answer."""
         kept = body.truncate_prompt_tokens
         if kept is not None:
-            prompt = prompt[-(self._settings.max_model_len - 1 if kept < 0 else kept) :]
+            wanted = self._settings.max_model_len - 1 if kept < 0 else kept
+            prompt = prompt[max(0, len(prompt) - wanted) :]
         check_prompt(len(prompt), self._settings.max_model_len)
         if not prompt:
             raise invalid("The prompt cannot be empty.")
@@ -139,7 +141,7 @@ class OpenAIRoutes:
         if isinstance(body, ChatBody):
             seed = self._emulator.seed(prompt, body.seed, key.choice)
             wish = utterance.wished_call(body.messages, tools, body.tool_choice, seed)
-        pinned = self._settings.kv_transfer and transfer.wants_remote_decode(body.kv_transfer_params)
+        pinned = key.choice == 0 and not body.stream and transfer.wants_remote_decode(body.kv_transfer_params)
         return self._emulator.choice(
             key,
             prompt,
@@ -149,7 +151,7 @@ class OpenAIRoutes:
             body.seed,
             salt=body.cache_salt,
             priority=_priority(request, body),
-            pinned=pinned and not body.stream,
+            pinned=pinned and self._settings.kv_transfer,
         )
 
     async def _deliver(
@@ -329,7 +331,7 @@ def _inputs(body: EmbeddingBody) -> list[str | list[int]]:
 
 def _vector(prompt: "array[int]", dimensions: int) -> list[float]:
     """A unit vector that follows from the text."""
-    raw = [seed_of(prompt.tobytes().hex(), at) / 2**63 - 1 for at in range(dimensions)]
+    raw = [seed_of(xxh3_64_intdigest(prompt.tobytes()), at) / 2**63 - 1 for at in range(dimensions)]
     length = math.sqrt(sum(value * value for value in raw)) or 1.0
     return [value / length for value in raw]
 

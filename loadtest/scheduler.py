@@ -57,22 +57,25 @@ class Step:
     """One engine step: the shares, and who was preempted or admitted to make it."""
 
     shares: tuple[Share, ...]
-    preempted: tuple[Sequence, ...] = ()
-    admitted: tuple[Sequence, ...] = ()
+    preempted: tuple[Sequence, ...]
+    admitted: tuple[Sequence, ...]
+    prefill: tuple[tuple[int, int], ...]
+    """(new tokens, context before them) of every sequence that is still in its prompt pass."""
+    decode_contexts: tuple[int, ...]
+    """The context of every sequence that generates, in tokens."""
+    tokens: int
 
-    @property
-    def tokens(self) -> int:
-        return sum(share.new_tokens for share in self.shares)
 
-    @property
-    def prefill(self) -> list[tuple[int, int]]:
-        """(new tokens, context before them) of every sequence that is still in its prompt pass."""
-        return [(share.new_tokens, share.context_tokens) for share in self.shares if not share.decodes]
-
-    @property
-    def decode_contexts(self) -> list[int]:
-        """The context of every sequence that generates, in tokens."""
-        return [share.context_tokens for share in self.shares if share.decodes]
+def _step(shares: list[Share], preempted: list[Sequence], admitted: list[Sequence]) -> Step:
+    prefill: list[tuple[int, int]] = []
+    decode: list[int] = []
+    for share in shares:
+        if share.decodes:
+            decode.append(share.context_tokens)
+        else:
+            prefill.append((share.new_tokens, share.context_tokens))
+    tokens = len(decode) + sum(new for new, _ in prefill)
+    return Step(tuple(shares), tuple(preempted), tuple(admitted), tuple(prefill), tuple(decode), tokens)
 
 
 class Scheduler:
@@ -113,7 +116,7 @@ class Scheduler:
         budget = self._continue_running(shares, preempted)
         admitted = [] if preempted else list(self._admit(shares, budget, now_seconds))
         self._order()
-        return Step(tuple(shares), tuple(preempted), tuple(admitted))
+        return _step(shares, preempted, admitted)
 
     def finish(self, step: Step, now_seconds: float) -> list[Token]:
         """The step is done: the tokens that it generated. Sequences that ended have left."""

@@ -15,12 +15,12 @@ from typing import Literal
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 _VOCABULARY = """
-the of and to in is that for it as was with be by on not he but at are this have from or had an they which
-one you were her all she there would their we been has when who will more no if out so what up its about into
-than them can only other new some could time these two may then do first any my now such like our over man me
-even most made after also did many before must through back years where much your way well down should because
-each just those people how too little state good very make world still own see men work long get here between
-both life being under never day same another know while last us great old off
+the of and to in is that for it as was with be by on not he but at are this have from or had an they which one
+you were her all she there would their we been has when who will more no if out so what up its about into than
+them can only other new some could time these two may then do first any my now such like our over man me even
+most made after also did many before must through back years where much your way well down should because each
+just those people how too little state good very make world still own see men work long get here between both
+life being under never day same another know while
 """
 
 WORDS = tuple(_VOCABULARY.split())

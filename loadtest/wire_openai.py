@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Protocol
 
+import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from loadtest.job import Job
@@ -53,7 +54,10 @@ class Wire(Protocol):
 
 def dump(value: object) -> bytes:
     """JSON as on the wire: no spaces; a lone surrogate never leaves."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def framed(value: object) -> bytes:
