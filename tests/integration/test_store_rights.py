@@ -1,0 +1,40 @@
+"""The rights that docs/redis.md asks of an operator are enough, and only keys of ours are touched."""
+
+import re
+from pathlib import Path
+
+from budgets.ledger import Grant, Scope, reserve, settle
+from budgets.limit import Limit
+from gateway import embedded
+from gateway.sessions import Progress, SessionLimits, Sessions
+from gateway.store import Store
+from tests.integration.test_store import connected
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "redis.md"
+
+
+def documented_commands() -> list[str]:
+    """The names in capitals of the paragraph that lists them."""
+    (paragraph,) = re.findall(r"An account for it needs(.*?)\n\n", DOCUMENT.read_text(), re.DOTALL)
+    return re.findall(r"`([A-Z|]+)`", paragraph)
+
+
+async def test_an_account_with_the_documented_rights_is_enough(store: Store, valkey: embedded.EmbeddedServer) -> None:
+    rights = [f"+{command.lower()}" for command in documented_commands()]
+    await store.command("ACL", "SETUSER", "kvgate", "reset", "on", ">pw", "~kvgate:*", *rights)
+    try:
+        async with connected(valkey.url.replace("unix://", "unix://kvgate:pw@") + "?db=1") as limited:
+            await every_script(limited)
+    finally:
+        await store.command("ACL", "DELUSER", "kvgate")
+
+
+async def every_script(store: Store) -> None:
+    sessions, limits = Sessions(store), SessionLimits(live_sessions=1)
+    for id in ("first", "second"):  # the second takes the place of the first
+        session = await sessions.load("acme", id, [b"a" * 16])
+        assert await sessions.save(session, Progress([b"a" * 16]), limits)
+    scope = Scope("acme", (Limit(dimension="requests", amount=1, per_seconds=1e6),))
+    grant = await reserve(store.run, scope, {"requests": 1})
+    assert isinstance(grant, Grant)
+    assert await settle(store.run, grant, {"requests": 1})
