@@ -48,7 +48,7 @@ class Relay:
         self.first_at = 0.0
 
     async def run(self, exchange: Exchange) -> Verdict:
-        """Relay until the engine's answer ends. Raises `UpstreamFailed` if it failed before its first byte."""
+        """Relay until the engine's answer ends. Raises `UpstreamFailed` if it ended before its first byte."""
         self._responder.source = exchange
         exchange.pipe(self.received)
         try:
@@ -63,9 +63,9 @@ class Relay:
         out = self._scanner.feed(data)
         if self._renaming is not None:
             out = self._renamed(out, self._renaming)
-        if not self._responder.started:
-            self._responder.start(200, self._headers)
-        self._responder.write(out)
+        if not out:
+            return
+        self._send(out)
         if self._last_at:
             now = self._clock()
             self._gaps.observe(now - self._last_at)
@@ -74,10 +74,22 @@ class Relay:
             self.first_at = self._last_at = self._clock()
             self._on_first()
 
+    def _send(self, data: bytes) -> None:
+        if not self._responder.started:
+            self._responder.start(200, self._headers)
+        self._responder.write(data)
+
     def _ended(self) -> Verdict:
         verdict = self._scanner.finish()
-        rest = self._held + (self._scanner.tail if verdict == "complete" else b"")
-        self._responder.write(rest)
+        rest = self._held
+        if verdict == "complete":
+            rest += self._scanner.tail
+            if self._renaming is not None:
+                rest = rest.replace(self._renaming.old, self._renaming.new)
+        if rest:
+            self._send(rest)
+        if not self._responder.started:
+            raise UpstreamFailed("broken", before_reply=False)
         return verdict
 
     def _renamed(self, data: bytes, renaming: Renaming) -> bytes:
