@@ -11,11 +11,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check fmt bench test-vllm clean
+.PHONY: help install demo test check fmt bench test-vllm clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "Another Python: make PYTHON=python3.12 ..."
+
+install: $(STAMP) ## Make the environment (.venv) with kvgate in it; the others do so by themselves
 
 demo: $(STAMP) ## Run everything on this machine: a store, four emulated engines, the gateway
 	@$(BIN)/kvgate demo
