@@ -11,8 +11,10 @@ import msgspec
 from config.pools import Features
 from config.tiers import MaxTokens
 from gateway.call import Call
-from gateway.dialects.base import FORBIDDEN
+from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS
 from gateway.tenants import Caller
+
+_NUMBER = msgspec.json.Decoder(int | None, strict=False)
 
 
 def owned_fields(call: Call, caller: Caller, engine_name: str, features: Features) -> Mapping[str, bytes | None]:
@@ -26,9 +28,7 @@ def owned_fields(call: Call, caller: Caller, engine_name: str, features: Feature
         fields["priority"] = b"%d" % caller.may.priority
     if call.stream and not call.wants_usage and features.usage_in_stream:
         fields["stream_options"] = _with_usage(call.present.get("stream_options"))
-    if call.generates and (limit := generated_limit(call, caller.may.max_tokens)) != call.max_tokens:
-        fields[_limit_field(call)] = b"%d" % limit if limit is not None else None
-    return fields
+    return fields | _limits(call, caller.may.max_tokens) if call.generates else fields
 
 
 def generated_limit(call: Call, tier: MaxTokens) -> int | None:
@@ -39,8 +39,18 @@ def generated_limit(call: Call, tier: MaxTokens) -> int | None:
     return tier.limit if wished is None else min(wished, tier.limit)
 
 
-def _limit_field(call: Call) -> str:
-    return "max_completion_tokens" if "max_completion_tokens" in call.present else "max_tokens"
+def _limits(call: Call, tier: MaxTokens) -> dict[str, bytes]:
+    """Every limit of the client's that is above the tier's; where it gave none, one in its place.
+
+    Engines differ in which of the two fields they read first, so neither may be above.
+    """
+    if call.max_tokens is None:
+        limit = generated_limit(call, tier)
+        name = LIMIT_FIELDS[0] if LIMIT_FIELDS[0] in call.present else LIMIT_FIELDS[1]
+        return {} if limit is None else {name: b"%d" % limit}
+    given = {name: _NUMBER.decode(call.present[name]) for name in LIMIT_FIELDS if name in call.present}
+    limit = tier.limit
+    return {name: b"%d" % limit for name, asked in given.items() if limit is not None and (asked or 0) > limit}
 
 
 def _with_usage(options: bytes | None) -> bytes:

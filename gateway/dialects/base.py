@@ -34,6 +34,9 @@ OWNED: Final = (
 )
 """The closed table of top-level fields that the gateway sets, changes or removes; all others pass untouched."""
 
+LIMIT_FIELDS: Final = ("max_completion_tokens", "max_tokens")
+"""The client's limit on generated tokens; the first counts before the second."""
+
 FORBIDDEN: Final = OWNED[4:]
 """Owned fields whose client copy never reaches an engine: they steer its cache, its scheduler or its templates."""
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.dialects.base import OWNED
+from gateway.dialects.base import LIMIT_FIELDS, OWNED
 from gateway.dialects.fields import top_level
 from gateway.errors import InvalidRequest
 from gateway.identity import SessionHints
@@ -95,19 +95,21 @@ def wants_usage(body: OpenAIBody) -> bool:
 
 
 def limit_of(body: OpenAIBody) -> int | None:
-    """The client's limit on generated tokens, `max_completion_tokens` before `max_tokens`; `None` if it gave none."""
-    for name, raw in (("max_completion_tokens", body.max_completion_tokens), ("max_tokens", body.max_tokens)):
-        if isinstance(raw, msgspec.UnsetType):
-            continue
-        try:
-            value = _NUMBER.decode(raw)
-        except msgspec.ValidationError:
-            raise InvalidRequest(f"`{name}` must be a whole number.", param=name) from None
-        if value is not None:
-            if value < 1:
-                raise InvalidRequest(f"`{name}` must be at least 1, got {value}.", param=name)
-            return value
-    return None
+    """The client's limit on generated tokens, the first of `LIMIT_FIELDS` that has one; `None` if it gave none."""
+    given = [_limit(name, getattr(body, name)) for name in LIMIT_FIELDS]
+    return next((value for value in given if value is not None), None)
+
+
+def _limit(name: str, raw: Raw) -> int | None:
+    if isinstance(raw, msgspec.UnsetType):
+        return None
+    try:
+        value = _NUMBER.decode(raw)
+    except msgspec.ValidationError:
+        raise InvalidRequest(f"`{name}` must be a whole number.", param=name) from None
+    if value is not None and value < 1:
+        raise InvalidRequest(f"`{name}` must be at least 1, got {value}.", param=name)
+    return value
 
 
 def choices_of(body: OpenAIBody) -> int:

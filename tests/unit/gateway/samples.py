@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from config.model import Config
@@ -22,7 +23,7 @@ __all__ = ["BEARER", "KEY", "SECRET", "Recorder", "call", "caller", "config", "m
 
 def config(*changes: tuple[str, Any]) -> Config:
     """The right file with a key whose text is known."""
-    return right(("tenants/acme/keys", KEYS), *changes)
+    return right(("tenants/acme/keys", deepcopy(KEYS)), *changes)
 
 
 def caller(*changes: tuple[str, Any]) -> Caller:
