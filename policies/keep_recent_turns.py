@@ -108,10 +108,9 @@ class KeepRecentTurns(BaseModel):
 
 
 def _moves(draft: Draft) -> list[Move]:
-    """All moves that free something, nearest first; linear in the messages."""
+    """All moves there are, nearest first; linear in the messages."""
     starts = [start for start in cuts(draft.conversation, draft.pinned) if start > draft.cut]
     stop = starts[-1] if starts else draft.cut
     loose = (0 if at in draft.pinned else draft.tokens(at) for at in range(draft.cut, stop))
     freed = list(accumulate(loose, initial=0))
-    moves = (Move(start, freed[start - draft.cut]) for start in starts)
-    return [move for move in moves if move.freed_tokens > 0]
+    return [Move(start, freed[start - draft.cut]) for start in starts]

@@ -67,11 +67,11 @@ def _error_lines(text: str) -> Iterator[Span]:
 
 
 def spans(text: str, room: int, head_share: float, errors: tuple[Span, ...]) -> tuple[Span, ...]:
-    """What `room` characters can hold of `text`: head, error lines of the middle (an eighth of the room), tail."""
+    """What `room` characters can hold of a longer `text`: head, error lines of the middle (an eighth of it), tail."""
     lines_room = room // 8 if errors else 0
     head_room = int((room - lines_room) * head_share)
     head_stop = _line_end(text, head_room)
-    tail_start = max(head_stop, _line_start(text, len(text) - (room - lines_room - head_room)))
+    tail_start = _line_start(text, len(text) - (room - lines_room - head_room))
     return (0, head_stop), *_within(errors, head_stop, tail_start, lines_room), (tail_start, len(text))
 
 

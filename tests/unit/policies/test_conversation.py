@@ -26,7 +26,7 @@ def test_what_precedes_the_first_user_message_is_in_no_turn() -> None:
 
 
 def test_ids_are_compared_trimmed() -> None:
-    assert conversation(calling(" c1 "), result("c1")).groups() == ((0, 1),)
+    assert conversation(calling(" c1 ", "c2"), result("c1"), result(" c2")).groups() == ((0, 1, 2),)
 
 
 def test_parallel_calls_are_one_group() -> None:

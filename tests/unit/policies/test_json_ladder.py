@@ -30,6 +30,10 @@ def test_arrays_keep_their_ends_and_say_what_is_missing() -> None:
     assert kept == [0, "[kvgate: 98 of 100 items left out, not recoverable]", 99]
 
 
+def test_one_item_is_not_left_out_for_a_marker() -> None:
+    assert render(parse("[1,2,3]"), len(LADDER) - 2) == "[1,2,3]"
+
+
 def test_keys_stay_and_long_strings_keep_their_ends() -> None:
     value = {f"key {number}": "a" * 1000 + "z" for number in range(50)}
     kept = json.loads(render(parse(json.dumps(value)), len(LADDER) - 1))

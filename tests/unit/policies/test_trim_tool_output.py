@@ -156,6 +156,14 @@ def test_an_output_denser_at_its_ends_than_in_the_middle_still_fits() -> None:
     assert dense_ends(done.text) <= POLICY.max_tokens
 
 
+def test_where_no_length_helps_the_marker_alone_is_left() -> None:
+    def steep(text: str) -> int:
+        return 193 if len(text) > 200 else 30
+
+    done = POLICY.revise(Draft(conversation(user(), calling("c1"), result("c1", LOG))), steep, 0).trimmed[2]
+    assert done.text.startswith("[kvgate: about") and len(done.text) < 200
+
+
 def test_a_counter_that_never_agrees_leaves_the_output_whole() -> None:
     draft = Draft(conversation(user(), calling("c1"), result("c1", LOG)))
     assert POLICY.revise(draft, lambda text: 10**6, 0) is draft
