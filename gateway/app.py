@@ -5,36 +5,31 @@ state of its own. The tenants' port opens last and closes first.
 """
 
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from backends.health import HealthSettings
 from config.model import Config
 from config.settings import Settings
-from gateway import embedded, gauges, probes, sweeping
+from gateway import embedded, gauges, sweeping
 from gateway.admin import Admin
 from gateway.books import Books
 from gateway.client_connection import Limits
 from gateway.clock import monotonic
+from gateway.configuring import Configuring
 from gateway.context import Context
-from gateway.counting import Counter
-from gateway.dispatch import Dispatch
 from gateway.forecast import Forecast
 from gateway.logs import log, log_defect
 from gateway.measure import Measure
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
-from gateway.pools import served
+from gateway.pools import ServedPool
 from gateway.routes import Routes
 from gateway.secret import secret_of
 from gateway.server import Server
 from gateway.snapshot import Snapshot
 from gateway.store import Store, StoreSettings
 from gateway.tasks import Tasks
-from gateway.tenants import Tenants
-from gateway.tokens import counter
 
 
 class StartError(Exception):
@@ -47,6 +42,7 @@ class Gateway:
 
     metrics: Metrics
     store: Store
+    configuring: Configuring
     snapshot: Snapshot
     background: Tasks
     port: int = 0
@@ -63,6 +59,18 @@ class Gateway:
             return "no healthy replica"
         return None
 
+    def pools(self) -> Mapping[str, ServedPool]:
+        """Those of the configuration in force."""
+        return self.snapshot.pools
+
+    async def put(self, config: Config) -> None:
+        """Put a checked configuration into force; open calls end under the one they began with."""
+        self.snapshot = await self.configuring.snapshot(config, self.snapshot)
+
+    async def close_pools(self) -> None:
+        for pool in self.snapshot.pools.values():
+            await pool.close()
+
 
 @asynccontextmanager
 async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
@@ -75,15 +83,16 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         background = Tasks(task_failed(metrics))
         ends.push_async_callback(background.close)
         store = await opened_store(settings, background, ends)
-        gateway = Gateway(metrics, store, configured(config, settings, metrics, ends), background)
+        configuring = Configuring(secret_of(settings), metrics, background)
+        gateway = Gateway(metrics, store, configuring, await first_snapshot(configuring, config), background)
+        ends.push_async_callback(gateway.close_pools)
         server = front(gateway, settings)
         ends.callback(server.close)
-        gauges.register(metrics, store, gateway.snapshot, server)
+        gauges.register(metrics, store, gateway.pools, server)
         admin = Admin(metrics, gateway.why_not_ready)
         ends.push_async_callback(admin.close)
         gateway.admin_port = await listening(admin.start, settings.admin_host, settings.admin_port, "KVGATE_ADMIN_PORT")
-        probes.start(gateway.snapshot.pools, background, HealthSettings(config.routing.probe_interval_seconds))
-        sweeping.start(server, gateway.snapshot.pools, background)
+        sweeping.start(server, gateway.pools, background)
         gateway.port = await listening(server.listen, settings.host, settings.port, "KVGATE_PORT")
         log(logging.INFO, "serving", port=gateway.port, admin_port=gateway.admin_port)
         try:
@@ -93,6 +102,14 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
             ended = await server.drain(settings.drain_seconds)
             log(logging.INFO, "stopped", cut=0 if ended else len(gateway.requests))
             await gateway.requests.close()
+
+
+async def first_snapshot(configuring: Configuring, config: Config) -> Snapshot:
+    """The snapshot to start with. Raises `StartError` for an encoding that cannot be read."""
+    try:
+        return await configuring.snapshot(config)
+    except (ValueError, OSError) as error:
+        raise StartError(f"a model's encoding cannot be read: {error}") from error
 
 
 async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -> Store:
@@ -109,19 +126,10 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
     return store
 
 
-def configured(config: Config, settings: Settings, metrics: Metrics, ends: AsyncExitStack) -> Snapshot:
-    """Everything that is built from the configuration."""
-    pools = served(config.pools.values(), config.routing, monotonic)
-    for pool in pools.values():
-        ends.callback(pool.close)
-    tenants = Tenants(config, secret_of(settings))
-    return Snapshot(config, tenants, pools, Dispatch(config.routing, metrics, monotonic), int(time.time()))
-
-
 def front(gateway: Gateway, settings: Settings) -> Server:
     """The pipeline behind its routes behind the server."""
     forecast = Forecast()
-    context = Context(Counter(counter()), gateway.metrics, forecast.ratio)
+    context = Context(gateway.metrics, forecast.ratio)
     books = Books(gateway.store, gateway.metrics, forecast)
     pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)

@@ -12,11 +12,9 @@ import msgspec
 
 from budgets import ledger
 from budgets.allowance import LocalAllowance
-from budgets.cost import kv_read_bytes
 from budgets.ledger import Amounts, Denied, Grant, Scope
 from budgets.script import Argument, Script
 from budgets.usage import Usage
-from config.models import Model
 from gateway import digests
 from gateway.call import Call
 from gateway.clock import monotonic, wall
@@ -27,9 +25,9 @@ from gateway.identity import identify
 from gateway.logs import log
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
-from gateway.sessions import Progress, Session, SessionLimits, Sessions
+from gateway.service import Service
+from gateway.sessions import Progress, Session, Sessions
 from gateway.store import Store, StoreError
-from gateway.tenants import Caller
 from policies.memory import EMPTY, Memory
 
 NO_SESSION: Final = Session("", "", "unread")
@@ -56,20 +54,20 @@ class Books:
         self._local = LocalAllowance()
         self._warned_at = -WARN_EVERY_SECONDS
 
-    async def open(self, call: Call, caller: Caller, model: Model, headers: Mapping[bytes, bytes]) -> Opened:
+    async def open(self, call: Call, service: Service, headers: Mapping[bytes, bytes]) -> Opened:
         """The session and a grant. Raises `RateLimited`, or `StoreDown` where a limit lets nothing pass unchecked."""
         names = digests.of_messages(call.messages)
         chain = digests.chained(names)
-        expected = self._forecast.usage(call, caller, model)
-        scope = Scope(caller.tenant, caller.may.budgets)
-        amounts = amounts_of(model, expected, call.choices)
+        expected = self._forecast.usage(call, service)
+        amounts = service.amounts(expected, call.choices)
+        tenant = service.caller.tenant
         # Both leave with the same flush: a script is sent when it is called, not when it is awaited.
-        reading = self._sessions.load(caller.tenant, session_id(call, caller, model, headers, names), chain)
-        reserving = ledger.reserve(self._store.run, scope, amounts)
+        reading = self._sessions.load(tenant, session_id(call, service, headers, names), chain)
+        reserving = ledger.reserve(self._store.run, service.scope, amounts)
         session = await self._read(reading)
-        found = await self._reserved(reserving, scope, amounts)
+        found = await self._reserved(reserving, service.scope, amounts)
         if isinstance(found, Denied):
-            self._metrics.denied.add(1, self._metrics.tenant(caller.tenant), found.label)
+            self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
             raise fault_of(found)
         memory = Memory.loads(session.memory) if session.memory else EMPTY
         return Opened(session, Known(names, session.known_messages, memory), chain, found, expected)
@@ -79,8 +77,8 @@ class Books:
         used = passage.usage(opened.expected.prompt_tokens)
         if used is not None:
             counted = passage.planned.sent_tokens if passage.planned and passage.planned.counted else None
-            self._forecast.learn(passage.call, passage.caller, passage.model, used, counted)
-        amounts = amounts_of(passage.model, used, passage.call.choices) if used is not None else {}
+            self._forecast.learn(passage.call, passage.service, used, counted)
+        amounts = passage.service.amounts(used, passage.call.choices) if used is not None else {}
         settling = ledger.settle(self._write, opened.grant, amounts)
         saving = self._saving(passage, opened, used) if used is not None else None
         await self._written(settling, "settle")
@@ -121,39 +119,22 @@ class Books:
     def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Awaitable[object] | None:
         if not opened.chain or passage.planned is None:
             return None
-        session = passage.caller.may.session
         progress = Progress(
             opened.chain,
             tokens=passage.planned.message_tokens,
-            memory=passage.planned.memory.dumps() if passage.planned.memory != EMPTY else b"",
+            memory=passage.planned.memory.dumps() if passage.planned.memory is not EMPTY else b"",
             home=passage.delivery.replica,
             prompt_tokens=used.prompt_tokens,
-            kv_read_bytes=amounts_of(passage.model, used, passage.call.choices)["kv_read_bytes"],
+            kv_read_bytes=passage.service.kv_read_bytes(used, passage.call.choices),
             begins_turn=role_of(passage.call.messages[-1]) == "user",
         )
-        limits = SessionLimits(session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions)
-        return self._sessions.save(opened.session, progress, limits)
+        return self._sessions.save(opened.session, progress, passage.service.session_limits)
 
 
-def amounts_of(model: Model, used: Usage, choices: int) -> Amounts:
-    """A call in every dimension of the budget. `used.decode_tokens` are those of all choices together."""
-    each = used.decode_tokens // max(1, choices)
-    return {
-        "requests": 1,
-        "prefill_tokens": used.prefill_tokens,
-        "cached_tokens": used.cached_tokens,
-        "decode_tokens": used.decode_tokens,
-        "total_tokens": used.total_tokens,
-        "kv_read_bytes": max(1, choices) * kv_read_bytes(model.geometry, used.prompt_tokens, each),
-    }
-
-
-def session_id(
-    call: Call, caller: Caller, model: Model, headers: Mapping[bytes, bytes], names: tuple[bytes, ...]
-) -> str:
+def session_id(call: Call, service: Service, headers: Mapping[bytes, bytes], names: tuple[bytes, ...]) -> str:
     """The session that a call claims, or one derived from how its conversation opens."""
     opener = b"".join(names[: first_user(call) + 1])
-    return identify(headers, call.hints, caller.tenant, model.name, opener).id
+    return identify(headers, call.hints, service.caller.tenant, service.model.name, opener).id
 
 
 def first_user(call: Call) -> int:

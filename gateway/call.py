@@ -4,19 +4,21 @@ Rule: the body is kept as the very bytes received; what is read out of it is rea
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from gateway.identity import SessionHints
 
 if TYPE_CHECKING:
     from gateway.dialects.base import Dialect
 
+NO_HINTS = SessionHints()
+
 Outcome = Literal["ok", "refused", "denied", "client_gone", "engine_refused", "engine_failed", "broken", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One HTTP request. Header names are lower case; repeated headers are joined by a comma, as HTTP defines."""
 
     method: str
@@ -27,8 +29,7 @@ class Request:
     http10: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One request in neutral form.
 
     `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
@@ -47,5 +48,5 @@ class Call:
     max_tokens: int | None = None
     choices: int = 1
     generates: bool = True
-    present: Mapping[str, bytes] = field(default_factory=dict)
-    hints: SessionHints = field(default_factory=SessionHints)
+    present: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+    hints: SessionHints = NO_HINTS

@@ -25,6 +25,7 @@ from gateway.app import Gateway, StartError, running
 from gateway.embedded import EmbeddedError
 from gateway.errors import Fault
 from gateway.logs import configure
+from gateway.reloading import Reloading
 from gateway.secret import SecretError
 from gateway.store import StoreError
 
@@ -42,7 +43,7 @@ def serve(config: File = Path("kvgate.yaml")) -> None:
     settings = process_settings()
     loaded = configuration(config)
     configure(settings.log_level)
-    run(_serve(loaded, settings, lambda _: None))
+    run(_serve(loaded, settings, config, lambda _: None))
 
 
 @app.command()
@@ -59,7 +60,7 @@ def demo(
 
     try:
         with demonstration.engines(loaded, settings.data_dir / "engines", speed):
-            run(_serve(loaded, settings, welcome))
+            run(_serve(loaded, settings, demonstration.CONFIG_FILE, welcome))
     except demonstration.DemoError as error:
         stop(str(error))
 
@@ -103,12 +104,15 @@ def main() -> None:
     app()
 
 
-async def _serve(config: Config, settings: Settings, started: Callable[[Gateway], None]) -> None:
+async def _serve(config: Config, settings: Settings, file: Path, started: Callable[[Gateway], None]) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, stopping.set)
     async with running(config, settings) as gateway:
+        reloading = Reloading(file, gateway.put, gateway.metrics)
+        loop.add_signal_handler(signal.SIGHUP, reloading.ask)
+        gateway.background.start(reloading.watch(), name="reload")
         started(gateway)
         await stopping.wait()
 

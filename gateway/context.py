@@ -5,26 +5,22 @@ counted once and remembered by digest. What a policy decides is checked by the v
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from config.models import Model
+import msgspec
+
 from gateway import errors
 from gateway.call import Call
-from gateway.counting import Counter
 from gateway.metrics import Metrics
-from gateway.tenants import Caller
-from policies.cap_context import CapContext
+from gateway.service import Service
 from policies.conversation import Conversation
 from policies.edit import Edit
 from policies.memory import EMPTY, Memory
-from policies.plan import Plan, Refuse, may_act, plan
-from policies.policy import Policy
+from policies.plan import Plan, Refuse, plan
 from policies.validate import violations
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What earlier turns left: digests of this request's messages, how many were sent before, edits in force."""
 
     digests: tuple[bytes, ...] = ()
@@ -32,8 +28,7 @@ class Known:
     memory: Memory = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """The edits, and the prompt's tokens before and after them; `counted` tells exact counts from estimates."""
 
     edits: tuple[Edit, ...]
@@ -47,28 +42,26 @@ class Planned:
 class Context:
     """Plans. `ratio(model)` is how many tokens of the model's own there are to one of ours, as learned."""
 
-    def __init__(self, counter: Counter, metrics: Metrics, ratio: Callable[[str], float]) -> None:
-        self._counter = counter
+    def __init__(self, metrics: Metrics, ratio: Callable[[str], float]) -> None:
         self._metrics = metrics
         self._ratio = ratio
 
-    async def plan(self, call: Call, caller: Caller, model: Model, limit_tokens: int | None, known: Known) -> Planned:
-        """The edits for a call. `limit_tokens` is the model's. Raises `ContextTooLong`."""
-        policies = capped(caller.may.policies, limit_tokens)
-        if known.memory == EMPTY and not may_act(policies, call.content_bytes, call.largest_bytes, len(call.messages)):
+    async def plan(self, call: Call, service: Service, known: Known) -> Planned:
+        """The edits for a call. Raises `ContextTooLong`."""
+        if known.memory is EMPTY and service.quiet(call.content_bytes, call.largest_bytes, len(call.messages)):
             estimate = call.content_bytes // 4
             return Planned((), estimate, estimate, EMPTY, counted=False)
-        scale = self._ratio(model.name)
-        conversation = await self._counter.conversation(call, known.digests, scale)
+        scale = self._ratio(service.model.name)
+        conversation = await service.counter.conversation(call, known.digests, scale)
         found = plan(
             conversation,
-            policies,
+            service.policies,
             known.memory,
-            lambda text: math.ceil(self._counter.text(text) * scale),
+            lambda text: math.ceil(service.counter.text(text) * scale),
             known_messages=known.known_messages,
         )
         if isinstance(found, Refuse):
-            self._metrics.refusals.add(1, self._metrics.tenant(caller.tenant), found.policy)
+            self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), found.policy)
             extra = {"limit": found.limit_tokens, "requested": found.tokens}
             raise errors.ContextTooLong(found.message, param="messages", extra=extra)
         self._account(conversation, found)
@@ -83,11 +76,3 @@ class Context:
         if found.edits:
             for violation in violations(conversation, found.edits):
                 self._metrics.violations.add(1, violation.rule)
-
-
-def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Policy]:
-    """The policies with the model's own limit behind them, where no cap of the tier is lower."""
-    caps = [policy.limit_tokens for policy in policies if isinstance(policy, CapContext)]
-    if limit_tokens is None or min(caps, default=limit_tokens + 1) <= limit_tokens:
-        return policies
-    return [*policies, CapContext(limit_tokens=limit_tokens)]

@@ -6,7 +6,6 @@ have, within the attempts of one call. A lease is given back whatever happens, w
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -18,7 +17,6 @@ from backends.exchange import Exchange, Head, UpstreamFailed
 from backends.frames import Usage
 from backends.pool import Lease, NoReplica
 from backends.sse import Scanner
-from config.models import Model
 from config.routing import Routing
 from gateway import errors
 from gateway.call import Call
@@ -30,7 +28,7 @@ from gateway.owned import owned_fields
 from gateway.pools import ServedPool
 from gateway.relay import Relay, Renaming
 from gateway.responder import Header, Responder
-from gateway.tenants import Caller
+from gateway.service import Service
 
 EVENT_STREAM: Final = b"text/event-stream"
 JSON: Final = b"application/json"
@@ -39,13 +37,11 @@ RETRY_SECONDS: Final = b"1"
 """What a client is told to wait when every engine is busy: engines do not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One call ready to be sent: its rendered body, where it may go, and what its answer's head must carry."""
 
     call: Call
-    caller: Caller
-    model: Model
+    service: Service
     body: bytes
     candidates: Sequence[tuple[ServedPool, Demand]]
     phase: Phase
@@ -124,7 +120,7 @@ class Dispatch:
             self._metrics.attempts.add(1, pool.name, lease.replica.name, outcome)
 
     async def _sent(self, job: Job, pool: ServedPool, lease: Lease) -> Exchange:
-        fields = owned_fields(job.call, job.caller, job.model.upstream_name, pool.features)
+        fields = owned_fields(job.call, job.service.caller, job.service.model.upstream_name, pool.features)
         body = edited(job.body, fields, job.call.present)
         headers = b"x-request-id: " + job.request_id.encode() + b"\r\n" + job.trace
         return await pool.open(lease.replica.name, job.call.dialect.engine_path, headers, body)
@@ -225,9 +221,10 @@ def told(job: Job, status: int, body: bytes) -> bytes:
 
 def renaming_of(job: Job) -> Renaming | None:
     """What to rename in answers, so that the client reads the name it used."""
-    if job.call.model == job.model.upstream_name:
+    upstream = job.service.model.upstream_name
+    if job.call.model == upstream:
         return None
-    old, new = msgspec.json.encode(job.model.upstream_name), msgspec.json.encode(job.call.model)
+    old, new = msgspec.json.encode(upstream), msgspec.json.encode(job.call.model)
     return Renaming(b'"model":' + old, b'"model":' + new)
 
 

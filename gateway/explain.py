@@ -14,6 +14,7 @@ from gateway.dialects.openai_chat import OpenAIChat
 from gateway.dialects.openai_completions import OpenAICompletions
 from gateway.errors import Fault, InvalidRequest
 from gateway.metrics import Metrics
+from gateway.service import Service
 from gateway.tenants import Caller
 from gateway.tokens import counter
 from policies.conversation import Message
@@ -32,8 +33,8 @@ async def edits(config: Config, tenant: str, body: bytes) -> str:
     if model is None:
         raise InvalidRequest(f"There is no model {call.model!r}; known: {', '.join(config.models)}.")
     names = digests.of_messages(call.messages)
-    context = Context(Counter(counter(model.encoding)), Metrics(), lambda _: 1.0)
-    planned = await context.plan(call, caller, model, model.context_limit_tokens, Known(names))
+    service = Service(caller, model, (), Counter(counter(model.encoding)))
+    planned = await Context(Metrics(), lambda _: 1.0).plan(call, service, Known(names))
     head = f"tenant {tenant}, tier {caller.may.tier}, model {model.name}"
     return "\n".join([head, *report(planned, dialect.messages(call, names))])
 

@@ -4,26 +4,20 @@ Rule: memory of one process, expendable at any moment; it begins with the defaul
 from the cost model of the pool's hardware and decide phases, never charges.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from backends.demand import Demand
-from budgets import cost
 from budgets.estimate import Ask, Bounds, LearnedRatio, Quantile, estimate
 from budgets.usage import Usage
-from config.models import Model
 from gateway.call import Call
 from gateway.owned import generated_limit
-from gateway.pools import ServedPool
-from gateway.tenants import Caller
+from gateway.service import Service
 
 MAX_LEARNED = 10_000
 """Pairs of tenant and model that are remembered; the oldest are forgotten first."""
-USUAL_BATCH = 16
-"""Sequences that share a decode step when nothing is known: weights are read once for all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(msgspec.Struct, frozen=True):
     """A call's expected tokens; `cached_tokens` of the prompt are where the session was last."""
 
     prompt_tokens: int
@@ -44,8 +38,9 @@ class Forecast:
         learned = self._per_count.get(model)
         return 1.0 if learned is None else learned.tokens_per_byte
 
-    def usage(self, call: Call, caller: Caller, model: Model) -> Usage:
+    def usage(self, call: Call, service: Service) -> Usage:
         """What to reserve for a call before anything is counted."""
+        caller, model = service.caller, service.model
         ask = Ask(
             call.content_bytes,
             choices=call.choices,
@@ -56,15 +51,16 @@ class Forecast:
         bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens)
         return estimate(ask, self._per_byte.get(model.name, LearnedRatio()), reply, bounds)
 
-    def known_tokens(self, call: Call, model: Model, known_messages: int) -> int:
+    def known_tokens(self, call: Call, service: Service, known_messages: int) -> int:
         """Estimated tokens of the first messages, which the session's home has seen before."""
         known_bytes = sum(map(len, call.messages[:known_messages]))
-        return self._per_byte.get(model.name, LearnedRatio()).estimate(known_bytes) if known_bytes else 0
+        return self._per_byte.get(service.model.name, LearnedRatio()).estimate(known_bytes) if known_bytes else 0
 
-    def learn(self, call: Call, caller: Caller, model: Model, used: Usage, counted_tokens: int | None) -> None:
+    def learn(self, call: Call, service: Service, used: Usage, counted_tokens: int | None) -> None:
         """Take in a call that an engine reported on; `counted_tokens` is our own count of the prompt as sent."""
         if used.source != "engine":
             return
+        caller, model = service.caller, service.model
         if counted_tokens is not None:
             known = self._per_count.get(model.name, LearnedRatio(100.0, 100.0, window_bytes=100_000.0))
             self._per_count[model.name] = known.observe(counted_tokens, used.prompt_tokens)
@@ -80,26 +76,24 @@ class Forecast:
             self._replies.pop(next(iter(self._replies)))
 
 
-def demand(pool: ServedPool, model: Model, expected: Expected, session: str | None, home: str | None) -> Demand:
-    """The expected work of a call on this pool's hardware; a warm prefix counts only where the session's home is."""
-    hardware = pool.settings.hardware
-    at_home = home is not None and any(replica.name == home for replica in pool.pool.replicas)
-    cached = expected.cached_tokens if at_home else 0
+def demands(service: Service, expected: Expected, session: str | None, home: str | None) -> list[Demand]:
+    """The expected work of a call on each pool's hardware; a warm prefix counts only where the session's home is."""
+    return [
+        demand(service, at, expected, session, home if home is not None and pool.has(home) else None)
+        for at, pool in enumerate(service.pools)
+    ]
+
+
+def demand(service: Service, at: int, expected: Expected, session: str | None, home: str | None) -> Demand:
+    """The expected work on the pool at `at`; `home` is one of its replicas, or None: nothing is cached there."""
+    pace, cached = service.paces[at], expected.cached_tokens if home is not None else 0
     return Demand(
-        prefill_seconds=cost.prefill_seconds(model.geometry, hardware, expected.prompt_tokens, cached),
-        decode_seconds=cost.decode_seconds(
-            model.geometry, hardware, expected.prompt_tokens, expected.decode_tokens, USUAL_BATCH
-        ),
+        prefill_seconds=pace.prefill_seconds(expected.prompt_tokens, cached),
+        decode_seconds=pace.decode_seconds(expected.prompt_tokens, expected.decode_tokens),
         prefill_tokens=expected.prompt_tokens - cached,
         decode_tokens=expected.decode_tokens,
         session=session,
-        home=home if at_home else None,
-        model=model.name,
+        home=home,
+        model=service.model.name,
         patience_seconds=0.0,
     )
-
-
-def cold(wanted: Demand, pool: ServedPool, model: Model, expected: Expected) -> Demand:
-    """The same call where nothing is cached: what decides its phase."""
-    seconds = cost.prefill_seconds(model.geometry, pool.settings.hardware, expected.prompt_tokens)
-    return replace(wanted, prefill_seconds=seconds, prefill_tokens=expected.prompt_tokens)

@@ -4,7 +4,6 @@ Rule: TTFT runs from the request's arrival, TPOT is (end to end - TTFT) / (decod
 because prefill-heavy and decode-heavy calls are not comparable.
 """
 
-from budgets.cost import kv_read_bytes
 from budgets.usage import Usage
 from gateway.call import Outcome
 from gateway.clock import Clock
@@ -21,20 +20,19 @@ class Measure:
 
     def ended(self, passage: Passage, outcome: Outcome, used: Usage | None) -> None:
         """One call, however it ended."""
-        tenant, delivery = self._metrics.tenant(passage.caller.tenant), passage.delivery
-        self._metrics.requests.add(1, tenant, passage.caller.may.tier, delivery.pool, outcome)
+        tenant, delivery = self._metrics.tenant(passage.service.caller.tenant), passage.delivery
+        self._metrics.requests.add(1, tenant, passage.service.caller.may.tier, delivery.pool, outcome)
         if used is not None:
             self._used(tenant, passage, used)
         if delivery.first_at:
             self._timed(passage, used)
 
     def _used(self, tenant: str, passage: Passage, used: Usage) -> None:
-        labels = (tenant, passage.model.name, passage.delivery.pool)
+        labels = (tenant, passage.service.model.name, passage.delivery.pool)
         self._metrics.tokens.add(used.prefill_tokens, *labels, "prefill")
         self._metrics.tokens.add(used.cached_tokens, *labels, "cached")
         self._metrics.tokens.add(used.decode_tokens, *labels, "decode")
-        read = kv_read_bytes(passage.model.geometry, used.prompt_tokens, used.decode_tokens)
-        self._metrics.kv_read.add(read, *labels)
+        self._metrics.kv_read.add(passage.service.kv_read_bytes(used, passage.call.choices), *labels)
         if used.source == "estimated":
             self._metrics.estimated.add(1, tenant)
 

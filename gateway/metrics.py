@@ -107,6 +107,7 @@ class Metrics(Collector):
         self.unwritten = Counts("kvgate_store_unwritten", "Settlements and sessions not written.", "what")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
+        self.reloads = Counts("kvgate_config_reloads", "Changes of the configuration, done or refused.", "result")
         self.faults = Counts("kvgate_task_failures", "Background tasks that failed.", "task")
         self.ttft = Histogram(
             "kvgate_time_to_first_token_seconds", "Request in to first token out.", TTFT_SECONDS, "phase", "pool"

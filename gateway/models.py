@@ -11,18 +11,11 @@ Card = dict[str, object]
 
 def cards(snapshot: Snapshot, caller: Caller) -> dict[str, object]:
     """The list object."""
-    names = [name for model in snapshot.config.models.values() for name in (model.name, *model.aliases)]
-    return {"object": "list", "data": [_card(snapshot, name) for name in names if snapshot.allows(caller, name)]}
+    return {"object": "list", "data": [card(snapshot, caller, name) for name in snapshot.names(caller)]}
 
 
 def card(snapshot: Snapshot, caller: Caller, name: str) -> Card:
     """One model. Raises `ModelNotFound`, the same for a model that does not exist and for one not allowed."""
-    snapshot.model(caller, name)
-    return _card(snapshot, name)
-
-
-def _card(snapshot: Snapshot, name: str) -> Card:
-    model = snapshot.config.model_named(name)
-    limit = snapshot.context_limit(model) if model is not None else None
+    limit = snapshot.service(caller, name).context_limit_tokens
     told: Card = {"id": name, "object": "model", "created": snapshot.created, "owned_by": "kvgate"}
     return told | ({"max_model_len": limit} if limit is not None else {})

@@ -5,19 +5,19 @@ Rule: filled in from top to bottom; nothing is taken back.
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from backends.demand import Phase
 from budgets.ledger import Grant
 from budgets.usage import Usage
-from config.models import Model
 from gateway.call import Call
 from gateway.context import Known, Planned
 from gateway.delivery import Delivery
+from gateway.service import Service
 from gateway.sessions import Session
-from gateway.tenants import Caller
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """What step 3 gave: the session and what it remembers, the chain of digests, the grant for the expected usage."""
 
     session: Session
@@ -32,8 +32,7 @@ class Passage:
     """One request on its way. Times by the monotonic clock."""
 
     call: Call
-    caller: Caller
-    model: Model
+    service: Service
     request_id: str
     started_at: float
     delivery: Delivery = field(default_factory=Delivery)

@@ -7,7 +7,6 @@ byte, and delays no answer.
 
 import asyncio
 
-from backends.demand import phase
 from gateway import errors, trace
 from gateway.books import Books
 from gateway.call import Outcome, Request
@@ -16,7 +15,7 @@ from gateway.context import Context, Planned
 from gateway.dialects.base import Dialect
 from gateway.dispatch import Job
 from gateway.errors import Fault
-from gateway.forecast import Expected, Forecast, cold, demand
+from gateway.forecast import Expected, Forecast, demands
 from gateway.measure import Measure
 from gateway.passage import Opened, Passage
 from gateway.reports import answer_headers
@@ -42,10 +41,10 @@ class Pipeline:
         started_at = self._clock()
         caller = snapshot.tenants.identify(request.headers)  # 2 who
         call = dialect.parse(request.body)  # 1 parse
-        model = snapshot.model(caller, call.model)
-        passage = Passage(call, caller, model, request_id, started_at)
+        service = snapshot.service(caller, call.model)
+        passage = Passage(call, service, request_id, started_at)
         try:
-            opened = await self._books.open(call, caller, model, request.headers)  # 3 open
+            opened = await self._books.open(call, service, request.headers)  # 3 open
         except Fault as fault:
             self._measure.ended(passage, outcome_of(fault), None)
             raise
@@ -67,8 +66,8 @@ class Pipeline:
         self, snapshot: Snapshot, passage: Passage, opened: Opened, request: Request, responder: Responder
     ) -> None:
         cancel_when_gone(responder)
-        call, limit = passage.call, snapshot.context_limit(passage.model)
-        planned = await self._context.plan(call, passage.caller, passage.model, limit, opened.known)  # 4 plan
+        call = passage.call
+        planned = await self._context.plan(call, passage.service, opened.known)  # 4 plan
         passage.planned = planned
         # 5 fulfil: no policy asks for a summary yet
         body = call.dialect.render(call, planned.edits)  # 6 render
@@ -79,20 +78,19 @@ class Pipeline:
         self, snapshot: Snapshot, passage: Passage, opened: Opened, planned: Planned, body: bytes, carried: bytes
     ) -> Job:
         """The call with the pools that may take it, in order of preference."""
-        model, session = passage.model, opened.session
+        service, home = passage.service, opened.session.home
         expected = self._expected(passage, opened, planned)
-        pools = snapshot.pools_of(model)
-        demands = {pool.name: demand(pool, model, expected, session.id, session.home) for pool in pools}
-        from_cold = cold(demands[pools[0].name], pools[0], model, expected)
-        passage.phase = phase(from_cold, snapshot.config.routing.prefill_heavy_above)
-        saved = max(from_cold.prefill_seconds - wanted.prefill_seconds for wanted in demands.values())
+        wanted = demands(service, expected, opened.session.id, home)
+        cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
+        heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
+        passage.phase = "prefill" if heavy else "decode"
+        order = candidates(service.pools, wanted, passage.phase, home, cold_seconds)
         grant = opened.grant
         return Job(
             call=passage.call,
-            caller=passage.caller,
-            model=model,
+            service=service,
             body=body,
-            candidates=[(pool, demands[pool.name]) for pool in candidates(pools, passage.phase, session.home, saved)],
+            candidates=order,
             phase=passage.phase,
             headers=answer_headers(passage.request_id, planned, grant.balances, local=grant.local),
             request_id=passage.request_id,
@@ -101,7 +99,7 @@ class Pipeline:
 
     def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:
         prompt = planned.sent_tokens if planned.counted else opened.expected.prompt_tokens
-        cached = self._forecast.known_tokens(passage.call, passage.model, opened.session.known_messages)
+        cached = self._forecast.known_tokens(passage.call, passage.service, opened.session.known_messages)
         return Expected(prompt, min(cached, prompt), opened.expected.decode_tokens)
 
 

@@ -4,8 +4,7 @@ Rule: an engine sees its pool's own key and headers that we made; nothing of a t
 `tenants.py`.
 """
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backends.demand import Phase
@@ -16,6 +15,7 @@ from backends.transport import Transport
 from config import pools
 from config.routing import Routing
 from gateway.clock import Clock
+from gateway.tasks import OnFailure, Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,17 @@ class Wire:
 class ServedPool:
     """One pool: its configuration, its replicas' state, a wire to each of them."""
 
-    def __init__(self, settings: pools.Pool, routing: Routing, clock: Clock, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: pools.Pool,
+        routing: Routing,
+        clock: Clock,
+        environ: Mapping[str, str],
+        on_failure: OnFailure | None = None,
+    ) -> None:
         self.settings = settings
         self.name = settings.name
+        self.tasks = Tasks(on_failure)
         self.features = settings.features
         self.engine = ENGINES[settings.engine]
         phase: Phase | None = None if settings.phase == "any" else settings.phase
@@ -53,15 +61,17 @@ class ServedPool:
         key = settings.engine_key.read(environ) if settings.engine_key else None
         self._wires = {replica.name: _wire(replica, key, routing, clock) for replica in settings.replicas}
 
-    def serves(self, phase: Phase) -> bool:
-        return self.pool.phase in (None, phase)
+    def has(self, replica: str) -> bool:
+        return replica in self._wires
 
     def sweep(self) -> None:
         """End what is past its time; called about twice a second."""
         for wire in self._wires.values():
             wire.transport.sweep()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Stop the probes and close every connection."""
+        await self.tasks.close()
         for wire in self._wires.values():
             wire.transport.close()
 
@@ -76,11 +86,6 @@ class ServedPool:
         exchange = await wire.transport.open(wire.request(b"GET", path.encode("ascii"), b"", b""))
         head = await exchange.head
         return head.status, await exchange.body()
-
-
-def served(configured: Iterable[pools.Pool], routing: Routing, clock: Clock) -> dict[str, ServedPool]:
-    """Every pool by its name; engine keys are read from the environment."""
-    return {pool.name: ServedPool(pool, routing, clock, os.environ) for pool in configured}
 
 
 def _wire(replica: pools.Replica, key: str | None, routing: Routing, clock: Clock) -> Wire:

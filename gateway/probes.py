@@ -4,7 +4,6 @@ Rule: an engine that does not answer is not alive; one that does not tell its lo
 """
 
 import asyncio
-from collections.abc import Mapping
 
 import msgspec
 
@@ -13,7 +12,6 @@ from backends.exchange import UpstreamFailed
 from backends.health import HealthSettings, ProbeResult, watch
 from backends.pool import Replica
 from gateway.pools import ServedPool
-from gateway.tasks import Tasks
 
 
 class _Card(msgspec.Struct):
@@ -28,13 +26,11 @@ class _Cards(msgspec.Struct):
 _CARDS = msgspec.json.Decoder(_Cards)
 
 
-def start(pools: Mapping[str, ServedPool], tasks: Tasks, settings: HealthSettings) -> None:
-    """One task for every replica, until the tasks are closed."""
-    for served in pools.values():
-        for replica in served.pool.replicas:
-            probe = Prober(served)
-            work = watch(served.pool, replica, probe, asyncio.sleep, settings)
-            tasks.start(work, name=f"probe {served.name}/{replica.name}")
+def start(served: ServedPool, settings: HealthSettings) -> None:
+    """One task for every replica of a pool, until the pool is closed."""
+    for replica in served.pool.replicas:
+        work = watch(served.pool, replica, Prober(served), asyncio.sleep, settings)
+        served.tasks.start(work, name=f"probe {served.name}/{replica.name}")
 
 
 class Prober:

@@ -6,16 +6,27 @@ the call's phase decides. Every pool of the model is a last resort before an err
 
 from collections.abc import Sequence
 
-from backends.demand import Phase
+from backends.demand import Demand, Phase
 from backends.select import ReplicaState
 from gateway.pools import ServedPool
 
+Candidate = tuple[ServedPool, Demand]
 
-def candidates(pools: Sequence[ServedPool], phase: Phase, home: str | None, saved_seconds: float) -> list[ServedPool]:
-    """The pools in order of preference. `saved_seconds`: prefill that the session's home would not have to do."""
-    by_phase = sorted(pools, key=lambda pool: preference(pool, phase))
-    at_home = [pool for pool in pools if home is not None and stays(pool.pool.states(), home, saved_seconds)]
-    return [*at_home, *(pool for pool in by_phase if pool not in at_home)]
+
+def candidates(
+    pools: Sequence[ServedPool], wanted: Sequence[Demand], phase: Phase, home: str | None, cold_seconds: float
+) -> list[Candidate]:
+    """The pools in order of preference, each with the call's demand there.
+
+    `cold_seconds`: the prefill where nothing is cached; a session's home saves what it needs less than that.
+    """
+    found = list(zip(pools, wanted, strict=True))
+    if len(found) == 1:
+        return found
+    found.sort(key=lambda candidate: preference(candidate[0], phase))
+    if home is None:
+        return found
+    return sorted(found, key=lambda candidate: not stays_in(candidate, home, cold_seconds))
 
 
 def preference(pool: ServedPool, phase: Phase) -> int:
@@ -23,6 +34,12 @@ def preference(pool: ServedPool, phase: Phase) -> int:
     if pool.pool.phase == phase:
         return 0
     return 1 if pool.pool.phase is None else 2
+
+
+def stays_in(candidate: Candidate, home: str, cold_seconds: float) -> bool:
+    """Whether the session's home is in this pool and worth waiting for."""
+    pool, wanted = candidate
+    return pool.has(home) and stays(pool.pool.states(), home, cold_seconds - wanted.prefill_seconds)
 
 
 def stays(states: Sequence[ReplicaState], home: str, saved_seconds: float) -> bool:

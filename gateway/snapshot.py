@@ -1,46 +1,57 @@
 """One configuration in force, with all that was built from it.
 
-Rule: immutable and swapped as a whole; a request keeps the one it began with.
+Rule: swapped as a whole; a request keeps the one it began with.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from config.model import Config
-from config.models import Model
+from gateway.counting import Counter
 from gateway.dispatch import Dispatch
 from gateway.errors import ModelNotFound
 from gateway.pools import ServedPool
+from gateway.service import Service
 from gateway.tenants import Caller, Tenants
 
 
-@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`created`: when it came into force, in seconds of wall time."""
+    """`counters` are by encoding; `created` is when it came into force, in whole seconds of wall time."""
 
-    config: Config
-    tenants: Tenants
-    pools: dict[str, ServedPool]
-    dispatch: Dispatch
-    created: int
+    def __init__(
+        self,
+        config: Config,
+        tenants: Tenants,
+        pools: Mapping[str, ServedPool],
+        counters: Mapping[str, Counter],
+        dispatch: Dispatch,
+        created: int,
+    ) -> None:
+        self.config = config
+        self.tenants = tenants
+        self.pools = pools
+        self.counters = counters
+        self.dispatch = dispatch
+        self.created = created
+        self._services: dict[tuple[str, str], Service] = {}
 
-    def allows(self, caller: Caller, name: str) -> bool:
-        """Whether this caller may use the model of this name or alias."""
-        model = self.config.model_named(name)
-        return model is not None and model.name in caller.may.models
+    def service(self, caller: Caller, name: str) -> Service:
+        """What the caller gets of the model of this name or alias.
 
-    def model(self, caller: Caller, name: str) -> Model:
-        """The model, its alias resolved. Raises `ModelNotFound`, the same whether it is unknown or not allowed."""
+        Raises `ModelNotFound`, the same whether the model is unknown or not open to the caller.
+        """
+        service = self._services.get((caller.tenant, name))
+        if service is None:
+            service = self._services[caller.tenant, name] = self._made(caller, name)
+        return service
+
+    def names(self, caller: Caller) -> list[str]:
+        """Every name and alias under which the caller may use a model."""
+        allowed = (model for model in self.config.models.values() if model.name in caller.may.models)
+        return [name for model in allowed for name in (model.name, *model.aliases)]
+
+    def _made(self, caller: Caller, name: str) -> Service:
         model = self.config.model_named(name)
         if model is None or model.name not in caller.may.models:
             raise ModelNotFound(f"The model `{name[:128]}` does not exist or is not open to you.", param="model")
-        return model
-
-    def pools_of(self, model: Model) -> list[ServedPool]:
-        return [self.pools[pool.name] for pool in self.config.pools_for(model)]
-
-    def context_limit(self, model: Model) -> int | None:
-        """Tokens of prompt and reply together: as configured, else what every engine of the model can take."""
-        if model.context_limit_tokens is not None:
-            return model.context_limit_tokens
-        reported = (pool.pool.max_model_len for pool in self.pools_of(model))
-        return min((limit for limit in reported if limit is not None), default=None)
+        pools = [self.pools[pool.name] for pool in self.config.pools_for(model)]
+        return Service(caller, model, pools, self.counters[model.encoding])

@@ -4,7 +4,7 @@ Rule: one timer for all connections, not one for each.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.pools import ServedPool
@@ -14,14 +14,14 @@ from gateway.tasks import Tasks
 INTERVAL_SECONDS: Final = 0.5
 
 
-def start(server: Server, pools: Mapping[str, ServedPool], tasks: Tasks) -> None:
+def start(server: Server, pools: Callable[[], Mapping[str, ServedPool]], tasks: Tasks) -> None:
     """Sweep until the tasks are closed."""
     tasks.start(_sweep(server, pools), name="sweep")
 
 
-async def _sweep(server: Server, pools: Mapping[str, ServedPool]) -> None:
+async def _sweep(server: Server, pools: Callable[[], Mapping[str, ServedPool]]) -> None:
     while True:
         await asyncio.sleep(INTERVAL_SECONDS)
         server.sweep()
-        for pool in pools.values():
+        for pool in pools().values():
             pool.sweep()

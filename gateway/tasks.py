@@ -16,7 +16,7 @@ class Tasks:
 
     def __init__(self, on_failure: OnFailure | None = None) -> None:
         self._running: set[asyncio.Task[Any]] = set()
-        self._on_failure = on_failure
+        self.on_failure = on_failure
 
     def __len__(self) -> int:
         return len(self._running)
@@ -44,5 +44,5 @@ class Tasks:
         self._running.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if self._on_failure is not None:
-            self._on_failure(task.get_name(), error)
+        if self.on_failure is not None:
+            self.on_failure(task.get_name(), error)

@@ -30,7 +30,10 @@ from policies.edit import DropMessages, Edit, ReplaceText
 MEDIA_BYTES: Final = 4_096
 """What one picture or sound adds to the byte bound: between 1,000 and 5,000 tokens at the engines we know."""
 
-_DATA_URI: Final = re.compile(rb'"(?:data:[^"\\]{256,}|[A-Za-z0-9+/=]{4096,})"')
+# Only a content in parts can hold media: what a plain text says about pictures is text. Each part has one of these keys.
+_PARTS: Final = re.compile(rb'"content"\s*:\s*\[')
+_MEDIA: Final = re.compile(rb'"(?:[a-z_]*_url|[a-z_]*_embeds|input_audio|source|audio|file|image|video)"\s*:')
+_ADDRESS: Final = re.compile(rb'"(?:url|data|file_data|[a-z_]*_url)"\s*:\s*"(?:[^"\\]++|\\.)*+"')
 
 
 class ChatBody(OpenAIBody, kw_only=True):
@@ -93,8 +96,7 @@ class OpenAIChat(OpenAIDialect):
 
 
 def countable_bytes(message: bytes) -> int:
-    """An upper bound of what a message's text can cost in tokens: its bytes, media at their own price."""
-    if len(message) < MEDIA_BYTES or (b"base64" not in message and b'"data"' not in message):
+    """An upper bound of what a message can cost in tokens: the bytes of its text, media at their own price."""
+    if _PARTS.search(message) is None:
         return len(message)
-    text, media = _DATA_URI.subn(b"", message)
-    return len(text) + media * MEDIA_BYTES
+    return len(_ADDRESS.sub(b"", message)) + len(_MEDIA.findall(message)) * MEDIA_BYTES

@@ -12,7 +12,8 @@ import msgspec
 
 from policies.conversation import Message, Role, ToolCall
 
-_ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool"))
+_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
+"""A tuple, because a role may be anything, a list too."""
 _REASONING: Final = ("reasoning", "reasoning_content", "thinking_blocks")
 
 

@@ -1,0 +1,79 @@
+"""From a configuration to what runs by it, and from one configuration to the next.
+
+Rule: built aside and swapped by one reference; what did not change is kept, with its connections, its breakers and its
+counts. A pool that is gone serves its open calls to the end before it is closed.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from backends.health import HealthSettings
+from config.model import Config
+from gateway import probes
+from gateway.clock import monotonic
+from gateway.counting import Counter
+from gateway.dispatch import Dispatch
+from gateway.metrics import Metrics
+from gateway.pools import ServedPool
+from gateway.snapshot import Snapshot
+from gateway.tasks import Tasks
+from gateway.tenants import Tenants
+from gateway.tokens import counter
+
+RETIRE_SECONDS: Final = 0.5
+
+
+class Configuring:
+    """Makes snapshots. `secret` is the deployment's; `background` outlives every one of them."""
+
+    def __init__(self, secret: bytes, metrics: Metrics, background: Tasks) -> None:
+        self._secret = secret
+        self._metrics = metrics
+        self._background = background
+
+    async def snapshot(self, config: Config, previous: Snapshot | None = None) -> Snapshot:
+        """What runs by `config`. Raises `ValueError` or `OSError` for an encoding that cannot be read."""
+        counters = await self._counters(config, previous)
+        pools = self._pools(config, previous)
+        made = Snapshot(
+            config,
+            Tenants(config, self._secret),
+            pools,
+            counters,
+            Dispatch(config.routing, self._metrics, monotonic),
+            int(time.time()),
+        )
+        for pool in previous.pools.values() if previous is not None else ():
+            if pools.get(pool.name) is not pool:
+                self._background.start(retire(pool), name=f"retire {pool.name}")
+        return made
+
+    async def _counters(self, config: Config, previous: Snapshot | None) -> Mapping[str, Counter]:
+        """Encodings take half a second to read: in a thread, and once."""
+        known = dict(previous.counters) if previous is not None else {}
+        for model in config.models.values():
+            if model.encoding not in known:
+                known[model.encoding] = Counter(await asyncio.to_thread(counter, model.encoding))
+        return known
+
+    def _pools(self, config: Config, previous: Snapshot | None) -> dict[str, ServedPool]:
+        kept = {}
+        if previous is not None and previous.config.routing == config.routing:
+            kept = {name: pool for name, pool in previous.pools.items() if pool.settings == config.pools.get(name)}
+        return {name: kept.get(name) or self._new_pool(config, name) for name in config.pools}
+
+    def _new_pool(self, config: Config, name: str) -> ServedPool:
+        pool = ServedPool(config.pools[name], config.routing, monotonic, os.environ, self._background.on_failure)
+        probes.start(pool, HealthSettings(config.routing.probe_interval_seconds))
+        return pool
+
+
+async def retire(pool: ServedPool) -> None:
+    """Let a pool that is no longer configured finish its calls, then close it."""
+    while any(state.in_flight for state in pool.pool.states()):
+        await asyncio.sleep(RETIRE_SECONDS)
+        pool.sweep()
+    await pool.close()

@@ -1,0 +1,53 @@
+"""How long a model's prefill and decode take on a pool's hardware, remembered for sizes that are alike.
+
+Rule: predictions for choosing only. Sizes are rounded up to one of sixteen steps per doubling, which is finer than the
+cost model is exact, so that nearly every call finds its answer ready.
+"""
+
+from budgets import cost
+from budgets.geometry import Geometry
+from budgets.hardware import Hardware
+
+USUAL_BATCH = 16
+"""Sequences that share a decode step when nothing is known: weights are read once for all of them."""
+MAX_KEPT = 65_536
+
+
+class Pace:
+    """Predicted seconds of one model on one pool's hardware."""
+
+    __slots__ = ("_decode", "_geometry", "_hardware", "_prefill")
+
+    def __init__(self, geometry: Geometry, hardware: Hardware) -> None:
+        self._geometry = geometry
+        self._hardware = hardware
+        self._prefill: dict[tuple[int, int], float] = {}
+        self._decode: dict[tuple[int, int], float] = {}
+
+    def prefill_seconds(self, tokens: int, cached_tokens: int = 0) -> float:
+        """Of a prompt of `tokens`, the first `cached_tokens` of which the engine still holds."""
+        key = (rounded(tokens), rounded(cached_tokens))
+        if (seconds := self._prefill.get(key)) is None:
+            seconds = cost.prefill_seconds(self._geometry, self._hardware, *key)
+            _keep(self._prefill, key, seconds)
+        return seconds
+
+    def decode_seconds(self, context_tokens: int, decode_tokens: int) -> float:
+        """Of `decode_tokens` tokens that follow a prompt of `context_tokens`."""
+        key = (rounded(context_tokens), rounded(decode_tokens))
+        if (seconds := self._decode.get(key)) is None:
+            seconds = cost.decode_seconds(self._geometry, self._hardware, *key, USUAL_BATCH)
+            _keep(self._decode, key, seconds)
+        return seconds
+
+
+def rounded(tokens: int) -> int:
+    """Up to the next of sixteen steps per doubling; exact below 32."""
+    shift = max(0, tokens.bit_length() - 5)
+    return -(-tokens >> shift) << shift
+
+
+def _keep(kept: dict[tuple[int, int], float], key: tuple[int, int], seconds: float) -> None:
+    if len(kept) >= MAX_KEPT:
+        kept.clear()
+    kept[key] = seconds

@@ -1,0 +1,96 @@
+"""What one caller gets of one model: everything of the configuration that a call asks, worked out once.
+
+Rule: built when a caller first uses a model under a configuration, and read by every call after it; nothing here
+changes but the context limit, which the engines may report later.
+"""
+
+from collections.abc import Sequence
+
+from budgets.cost import kv_read_bytes
+from budgets.ledger import Amounts, Scope
+from budgets.usage import Usage
+from config.models import Model
+from gateway.counting import Counter
+from gateway.pace import Pace
+from gateway.pools import ServedPool
+from gateway.sessions import SessionLimits
+from gateway.tenants import Caller
+from policies.cap_context import CapContext
+from policies.plan import may_act
+from policies.policy import Policy
+
+
+class Service:
+    """One caller and one model. `paces` go with `pools`, one by one."""
+
+    __slots__ = (
+        "_kv_limited",
+        "_limit_tokens",
+        "_policies",
+        "caller",
+        "counter",
+        "model",
+        "paces",
+        "pools",
+        "scope",
+        "session_limits",
+    )
+
+    def __init__(self, caller: Caller, model: Model, pools: Sequence[ServedPool], counter: Counter) -> None:
+        self.caller = caller
+        self.model = model
+        self.pools = tuple(pools)
+        self.paces = tuple([Pace(model.geometry, pool.settings.hardware) for pool in pools])
+        self.counter = counter
+        self.scope = Scope(caller.tenant, caller.may.budgets)
+        session = caller.may.session
+        self.session_limits = SessionLimits(session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions)
+        self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in caller.may.budgets)
+        self._limit_tokens: int | None = None
+        self._policies: Sequence[Policy] = capped(caller.may.policies, None)
+
+    @property
+    def context_limit_tokens(self) -> int | None:
+        """Tokens of a context: as configured, else what every engine of the model can take, once they said so."""
+        if self.model.context_limit_tokens is not None:
+            return self.model.context_limit_tokens
+        reported = [pool.pool.max_model_len for pool in self.pools]
+        return min((limit for limit in reported if limit is not None), default=None)
+
+    @property
+    def policies(self) -> Sequence[Policy]:
+        """The caller's policies, the model's own limit behind them."""
+        limit = self.context_limit_tokens
+        if limit != self._limit_tokens:
+            self._limit_tokens, self._policies = limit, capped(self.caller.may.policies, limit)
+        return self._policies
+
+    def quiet(self, total_bytes: int, largest_message_bytes: int, messages: int) -> bool:
+        """Whether no policy could do anything about a conversation of this size."""
+        return not may_act(self.policies, total_bytes, largest_message_bytes, messages)
+
+    def amounts(self, used: Usage, choices: int) -> Amounts:
+        """A call in the dimensions of its limits. `used.decode_tokens` are those of all choices together."""
+        amounts: dict[str, int] = {
+            "requests": 1,
+            "prefill_tokens": used.prefill_tokens,
+            "cached_tokens": used.cached_tokens,
+            "decode_tokens": used.decode_tokens,
+            "total_tokens": used.prefill_tokens + used.cached_tokens + used.decode_tokens,
+        }
+        if self._kv_limited:
+            amounts["kv_read_bytes"] = self.kv_read_bytes(used, choices)
+        return amounts  # type: ignore[return-value]  # the keys are dimensions
+
+    def kv_read_bytes(self, used: Usage, choices: int) -> int:
+        """KV bytes re-read while decoding, by the closed form; every choice reads the prompt's for itself."""
+        choices = max(1, choices)
+        return choices * kv_read_bytes(self.model.geometry, used.prompt_tokens, used.decode_tokens // choices)
+
+
+def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Policy]:
+    """The policies with the model's own limit behind them, where no cap of the tier is lower."""
+    caps = [policy.limit_tokens for policy in policies if isinstance(policy, CapContext)]
+    if limit_tokens is None or min(caps, default=limit_tokens + 1) <= limit_tokens:
+        return policies
+    return (*policies, CapContext(limit_tokens=limit_tokens))
