@@ -50,8 +50,12 @@ class Draft:
 
     def tokens(self, at: int) -> int:
         """Tokens that message `at` costs as it is sent, were it sent."""
-        removed = self.trimmed[at].trim.removed_tokens if at in self.trimmed else 0
-        return self.conversation.messages[at].tokens - removed
+        return self.conversation.messages[at].tokens - (self.removed_tokens(at) if at in self.trimmed else 0)
+
+    def removed_tokens(self, at: int) -> int:
+        """What trimming message `at` saves: as remembered, in the measure by which tokens are counted now."""
+        trim, tokens = self.trimmed[at].trim, self.conversation.messages[at].tokens
+        return max(1, trim.removed_tokens * tokens // trim.of_tokens) if trim.of_tokens else trim.removed_tokens
 
     @cached_property
     def total_tokens(self) -> int:
@@ -71,7 +75,7 @@ class Draft:
         """The edits over the original, in the order of the messages."""
         messages = self.conversation.messages
         edits: list[tuple[int, Edit]] = [
-            (at, ReplaceText(TRIM, at, done.trim.digest, done.text, done.trim.removed_tokens))
+            (at, ReplaceText(TRIM, at, done.trim.digest, done.text, self.removed_tokens(at)))
             for at, done in self.trimmed.items()
             if self.keeps(at)
         ]
