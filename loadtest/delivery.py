@@ -13,7 +13,7 @@ from loadtest.emulator import Emulator
 from loadtest.faults import AT_THE_DOOR, Fault
 from loadtest.job import Job
 from loadtest.transfer import Source
-from loadtest.wire_openai import Wire, dump
+from loadtest.wire import Wire, dump
 
 FETCH_SECONDS = 5.0
 FOREVER_SECONDS = 1e9

@@ -5,9 +5,10 @@ missing keys into the replies that the real server gives.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import uuid4
 
 from aiohttp import web
@@ -15,11 +16,13 @@ from aiohttp.typedefs import Handler, Middleware
 
 from loadtest.emulator import Emulator
 from loadtest.engine_settings import Settings
+from loadtest.http_json import json_reply
+from loadtest.routes_embeddings import EmbeddingRoutes
 from loadtest.routes_emulator import EmulatorRoutes
-from loadtest.routes_openai import OpenAIRoutes
+from loadtest.routes_generation import GenerationRoutes
+from loadtest.routes_server import ServerRoutes
 from loadtest.routes_tgi import TgiRoutes
 from loadtest.wire_errors import WireError
-from loadtest.wire_openai import dump
 
 __all__ = ["Engine", "Settings", "serve"]
 
@@ -28,6 +31,13 @@ AT_ONCE_SECONDS = 0.001
 """aiohttp takes a time limit of zero for none at all."""
 GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 """An API key protects these prefixes and nothing else, as in vLLM."""
+
+
+class Routes(Protocol):
+    """A set of handlers."""
+
+    def table(self) -> list[web.RouteDef]:
+        """Method, path and handler of each."""
 
 
 @dataclass(slots=True)
@@ -89,9 +99,15 @@ def application(emulator: Emulator) -> web.Application:
     """The routes of an engine of its kind, and those of the emulator itself."""
     app = web.Application(client_max_size=BODY_BYTES, middlewares=[_door(emulator.settings)])
     app.on_response_prepare.append(_signature(emulator.settings))
-    kind = TgiRoutes(emulator) if emulator.settings.kind == "tgi" else OpenAIRoutes(emulator)
-    app.add_routes([*kind.table(), *EmulatorRoutes(emulator).table()])
+    for routes in (*_kind_routes(emulator), EmulatorRoutes(emulator)):
+        app.add_routes(routes.table())
     return app
+
+
+def _kind_routes(emulator: Emulator) -> Sequence[Routes]:
+    if emulator.settings.kind == "tgi":
+        return (TgiRoutes(emulator),)
+    return (GenerationRoutes(emulator), EmbeddingRoutes(emulator), ServerRoutes(emulator))
 
 
 def _door(settings: Settings) -> Middleware:
@@ -100,11 +116,11 @@ def _door(settings: Settings) -> Middleware:
     @web.middleware
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
         if _unauthorized(request, settings):
-            return _json(401, {"error": "Unauthorized"})
+            return json_reply({"error": "Unauthorized"}, 401)
         try:
             return await handler(request)
         except WireError as error:
-            return _json(error.status, error.body)
+            return json_reply(error.body, error.status)
         except web.HTTPException as error:
             return web.Response(status=error.status) if settings.kind == "tgi" else _unrouted(error)
 
@@ -119,14 +135,10 @@ def _unauthorized(request: web.Request, settings: Settings) -> bool:
 
 def _unrouted(error: web.HTTPException) -> web.Response:
     """A path or method that is not there."""
-    response = _json(error.status, {"detail": error.reason})
+    response = json_reply({"detail": error.reason}, error.status)
     if isinstance(error, web.HTTPMethodNotAllowed):
         response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
     return response
-
-
-def _json(status: int, value: object) -> web.Response:
-    return web.Response(status=status, body=dump(value), content_type="application/json")
 
 
 def _signature(settings: Settings) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

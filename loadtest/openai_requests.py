@@ -26,6 +26,10 @@ CACHE_SALT_CHARACTERS = 128
 CACHE_SALT_FORBIDDEN = frozenset("@/\\\0")
 
 
+Texts = str | list[int] | list[str] | list[list[int]]
+"""One text or several, as text or as token ids."""
+
+
 class StreamOptions(BaseModel):
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
@@ -83,18 +87,13 @@ class ChatBody(GenerationBody):
 
 
 class CompletionBody(GenerationBody):
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: Texts
     max_tokens: int | None = 16
     echo: bool | None = False
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        token_ids = [item for item in self.prompt if isinstance(item, int)]
-        if token_ids:
-            return [token_ids]
-        return [item for item in self.prompt if not isinstance(item, int)]
+        return _each(self.prompt)
 
 
 class TokenizeBody(Body):
@@ -109,9 +108,24 @@ class DetokenizeBody(Body):
 
 
 class EmbeddingBody(Body):
-    input: str | list[int] | list[str] | list[list[int]]
+    input: Texts
     encoding_format: str = "float"
-    dimensions: int | None = Field(default=None, ge=1)
+    dimensions: int | None = Field(default=None, ge=1, le=8192)
+
+    @property
+    def inputs(self) -> list[str | list[int]]:
+        return _each(self.input)
+
+
+def _each(texts: Texts) -> list[str | list[int]]:
+    """Raises `WireError` when there is nothing at all."""
+    if isinstance(texts, str):
+        return [texts]
+    token_ids = [item for item in texts if isinstance(item, int)]
+    several: list[str | list[int]] = [token_ids] if token_ids else [item for item in texts if not isinstance(item, int)]
+    if not several:
+        raise invalid("The prompt cannot be empty.")
+    return several
 
 
 Request = TypeVar("Request", bound=Body)
@@ -200,7 +214,9 @@ def check_text_only(messages: list[dict[str, Any]], served: str) -> None:
 
 
 def check_prompt(prompt_tokens: int, max_model_len: int) -> None:
-    """The prompt leaves room for at least one token. Raises `WireError`."""
+    """The prompt holds something and leaves room for at least one token. Raises `WireError`."""
+    if not prompt_tokens:
+        raise invalid("The prompt cannot be empty.")
     if prompt_tokens > max_model_len:
         counted = max_model_len + 1
         message = (

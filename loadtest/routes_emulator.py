@@ -15,7 +15,7 @@ from aiohttp import web
 
 from loadtest import faults
 from loadtest.emulator import Emulator
-from loadtest.wire_openai import dump
+from loadtest.http_json import json_reply
 
 
 class EmulatorRoutes:
@@ -32,7 +32,7 @@ class EmulatorRoutes:
         ]
 
     async def faults(self, request: web.Request) -> web.Response:
-        return _json(200, {"faults": [asdict(fault) for fault in self._emulator.faults]})
+        return json_reply({"faults": [asdict(fault) for fault in self._emulator.faults]})
 
     async def set_faults(self, request: web.Request) -> web.Response:
         try:
@@ -41,15 +41,15 @@ class EmulatorRoutes:
                 raise ValueError('expected {"faults": ["KIND=ITEM,..."]}')
             self._emulator.faults = tuple(faults.parse(str(text)) for text in asked)
         except ValueError as error:
-            return _json(400, {"error": str(error)})
+            return json_reply({"error": str(error)}, 400)
         return await self.faults(request)
 
     async def give_kv(self, request: web.Request) -> web.Response:
         try:
             tokens = self._emulator.give(_object(await request.read()))
         except ValueError as error:
-            return _json(400, {"error": str(error)})
-        return _json(200 if tokens is not None else 404, {"tokens": tokens})
+            return json_reply({"error": str(error)}, 400)
+        return json_reply({"tokens": tokens}, 404 if tokens is None else 200)
 
 
 def _object(raw: bytes) -> Mapping[str, object]:
@@ -57,7 +57,3 @@ def _object(raw: bytes) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
     return value
-
-
-def _json(status: int, value: object) -> web.Response:
-    return web.Response(status=status, body=dump(value), content_type="application/json")

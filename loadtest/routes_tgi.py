@@ -15,10 +15,10 @@ from loadtest import utterance
 from loadtest.delivery import Delivery
 from loadtest.emulator import Emulator
 from loadtest.faults import Fault
+from loadtest.http_json import json_reply
 from loadtest.job import Job
 from loadtest.sequence import Key
 from loadtest.text import Manner
-from loadtest.wire_openai import dump
 from loadtest.wire_tgi import GenerateWire, TgiChatWire, invalid_input
 
 VERSION = "3.3.7"
@@ -170,14 +170,14 @@ class TgiRoutes:
             text = self._emulator.tokenizer.decode([token])
             tokens.append({"id": token, "text": text, "start": at, "stop": at + len(text)})
             at += len(text)
-        return _json(tokens)
+        return json_reply(tokens)
 
     async def models(self, request: web.Request) -> web.Response:
         card = {"id": self._settings.served, "object": "model", "created": 0, "owned_by": self._settings.served}
-        return _json({"object": "list", "data": [card]})
+        return json_reply({"object": "list", "data": [card]})
 
     async def info(self, request: web.Request) -> web.Response:
-        return _json(
+        return json_reply(
             {
                 "model_id": self._settings.served,
                 "model_sha": None,
@@ -231,7 +231,3 @@ def _timings(job: Job) -> dict[str, str]:
         "x-prompt-tokens": str(work.prompt_tokens),
         "x-generated-tokens": str(work.generated_tokens),
     }
-
-
-def _json(value: object) -> web.Response:
-    return web.Response(body=dump(value), content_type="application/json")

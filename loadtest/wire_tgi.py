@@ -5,8 +5,8 @@ Rule: keys and nesting are those of TGI's published OpenAPI schema; where that i
 
 from loadtest.job import Job
 from loadtest.utterance import Utterance
+from loadtest.wire import dump
 from loadtest.wire_errors import WireError
-from loadtest.wire_openai import dump
 
 FINGERPRINT = "3.3.7-emulated"
 LOGPROB = -0.5
