@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from policies.cap_context import CapContext, Refuse
-from policies.conversation import Conversation
+from policies.conversation import Conversation, Message
 from policies.draft import Draft, Trimmed
 from policies.edit import Edit
 from policies.keep_recent_turns import KeepRecentTurns
-from policies.memory import EMPTY, InForce, Memory
+from policies.memory import EMPTY, InForce, Memory, Trim
 from policies.policy import Policy
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
@@ -59,13 +59,14 @@ def plan(
     if refusal is not None:
         return refusal
     edits = draft.edits()
+    sent = set(edits)
     done = Plan(edits, conversation.total_tokens, draft.total_tokens, Memory(draft.in_force()))
     if len(enforced) < len(policies):
         what_if = _draft(conversation, policies, before.shadow, count, known)
         done = replace(
             done,
             memory=replace(done.memory, shadow=what_if.in_force()),
-            shadow=tuple(edit for edit in what_if.edits() if edit not in edits),
+            shadow=tuple(edit for edit in what_if.edits() if edit not in sent),
             shadow_refusal=_refusal(policies, what_if.total_tokens),
         )
     return replace(done, memory=memory) if done.memory == memory else done
@@ -118,10 +119,17 @@ def _replayed(conversation: Conversation, in_force: InForce) -> Draft:
         allowed = cuts(conversation, draft.pinned)
         draft = draft.with_cut(max((start for start in allowed if start <= cut.at), default=0))
     trims = {trim.digest: trim for trim in in_force.trims}
-    again = ((at, message, trims.get(message.digest)) for at, message in enumerate(messages) if draft.keeps(at))
-    return draft.with_trims(
-        {at: Trimmed(trim, render(message.text, trim), again=True) for at, message, trim in again if trim is not None}
-    )
+    kept = ((at, message) for at, message in enumerate(messages) if draft.keeps(at) and message.digest in trims)
+    again = ((at, _trimmed_again(message, trims[message.digest])) for at, message in kept)
+    return draft.with_trims({at: trimmed for at, trimmed in again if trimmed is not None})
+
+
+def _trimmed_again(message: Message, trim: Trim) -> Trimmed | None:
+    try:
+        return Trimmed(trim, render(message.text, trim), again=True)
+    except ValueError:
+        # JSON nested so deep that it parsed with a little more stack then than there is now: it is trimmed anew.
+        return None
 
 
 def _limit(policies: Sequence[Policy]) -> int | None:

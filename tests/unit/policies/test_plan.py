@@ -8,7 +8,7 @@ from policies.cap_context import CapContext
 from policies.conversation import Conversation, Message
 from policies.edit import DropMessages, ReplaceText, apply
 from policies.keep_recent_turns import KeepRecentTurns
-from policies.memory import EMPTY, Memory
+from policies.memory import EMPTY, InForce, Memory, Trim
 from policies.plan import Plan, Refuse, may_act, plan
 from policies.policy import Policy
 from policies.trim_tool_output import TrimToolOutput
@@ -112,6 +112,14 @@ def test_a_window_of_another_history_is_not_made_again() -> None:
     first = planned(talk(5), [KEEP])
     other = conversation(system("Be long."), *talk(5).messages[1:])
     assert planned(other, [], first.memory).edits == ()
+
+
+def test_a_trim_that_can_not_be_made_again_is_forgotten() -> None:
+    talk = conversation(user(), calling("c"), result("c", LONG))
+    trim = Trim(talk.messages[2].digest, "json", talk.messages[2].tokens, 900, level=3)
+    done = planned(talk, [], Memory(InForce((trim,))), 3)
+    assert done.edits == ()
+    assert done.memory == EMPTY
 
 
 def test_a_late_answer_brings_its_dropped_call_back() -> None:
