@@ -30,10 +30,12 @@ from policies.edit import DropMessages, Edit, ReplaceText
 MEDIA_BYTES: Final = 4_096
 """What one picture or sound adds to the byte bound: between 1,000 and 5,000 tokens at the engines we know."""
 
-# Only a content in parts can hold media: what a plain text says about pictures is text. Each part has one of these keys.
+# Only a content in parts can hold media: what a plain text says about pictures is text. Every part that is not text has
+# one of these keys; inside a text their quotes would be escaped.
 _PARTS: Final = re.compile(rb'"content"\s*:\s*\[')
+_MARKS: Final = (b'_url"', b'_embeds"', b'"input_audio"', b'"source"', b'"audio"', b'"file"', b'"image"', b'"video"')
 _MEDIA: Final = re.compile(rb'"(?:[a-z_]*_url|[a-z_]*_embeds|input_audio|source|audio|file|image|video)"\s*:')
-_ADDRESS: Final = re.compile(rb'"(?:url|data|file_data|[a-z_]*_url)"\s*:\s*"(?:[^"\\]++|\\.)*+"')
+_ADDRESS: Final = re.compile(rb'"(?:url|data|file_data|[a-z_]*_url)"\s*:\s*"')
 
 
 class ChatBody(OpenAIBody, kw_only=True):
@@ -97,6 +99,17 @@ class OpenAIChat(OpenAIDialect):
 
 def countable_bytes(message: bytes) -> int:
     """An upper bound of what a message can cost in tokens: the bytes of its text, media at their own price."""
-    if _PARTS.search(message) is None:
+    if _PARTS.search(message) is None or not any(mark in message for mark in _MARKS):
         return len(message)
-    return len(_ADDRESS.sub(b"", message)) + len(_MEDIA.findall(message)) * MEDIA_BYTES
+    return len(message) - _address_bytes(message) + len(_MEDIA.findall(message)) * MEDIA_BYTES
+
+
+def _address_bytes(message: bytes) -> int:
+    """How much of a message is addresses and base64 text, which no engine reads as text."""
+    total = 0
+    found = _ADDRESS.search(message)
+    while found is not None:
+        stop = message.find(b'"', found.end())
+        total += stop - found.end()
+        found = _ADDRESS.search(message, stop)
+    return total
