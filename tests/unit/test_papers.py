@@ -1,0 +1,123 @@
+"""README, docs and deploy files say what is true: their snippets load, their commands exist, their names are ours."""
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import typer
+import yaml
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from config.load import parse
+from config.settings import Settings
+from gateway import cli
+from gateway.errors import ANSWERS
+from loadtest.cli import engine
+from tests.unit.tree import PACKAGES, ROOT
+
+README: Final = (ROOT / "README.md").read_text()
+PAPERS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NEVER_ANSWERED: Final = {"client_closed_request", "insufficient_quota", "request_timeout", "request_too_large"}
+"""Codes of the table that no client reads: it has left, or the limit does not exist yet, or it never was a request."""
+METRIC: Final = re.compile(r"kvgate_[a-z_]+")
+
+
+def blocks(language: str) -> list[str]:
+    """The README's fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.M | re.S)
+
+
+def commands() -> Iterator[list[str]]:
+    """The words of every shell command in the README, variables in front left out."""
+    for block in blocks("sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield re.sub(r"^(\w+=\S+ )+", "", line).split()
+
+
+def declared_metrics() -> set[str]:
+    """The metrics that the code declares, as a scrape names them."""
+    source = "".join((ROOT / "gateway" / name).read_text() for name in ("metrics.py", "gauges.py"))
+    counters = {f"{name}_total" for name in re.findall(r'Counts\(\s*"(kvgate_\w+)"', source)}
+    others = set(re.findall(r'(?:Histogram|gauge)\(\s*"(kvgate_\w+)"', source))
+    return counters | others
+
+
+def test_the_configuration_of_the_readme_is_right_when_put_together() -> None:
+    config = parse("".join(blocks("yaml")))
+    assert set(config.tiers) == {"standard"}
+    key = config.tenants["acme"].keys[0]
+    assert key.sha256 == hashlib.sha256(b"sk-acme-example").hexdigest()
+
+
+@pytest.mark.parametrize("name", ["example.yaml", "demo.yaml"])
+def test_the_shipped_files_pass_the_check(name: str) -> None:
+    done = CliRunner().invoke(cli.app, ["check", str(ROOT / "config" / name)])
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    used = {words[1] for words in commands() if words[:1] == ["make"]}
+    assert {"demo", "test", "install"} <= used <= targets
+
+
+def test_kvgate_commands_of_the_readme_exist_with_their_options() -> None:
+    app = typer.Typer()
+    app.registered_commands = [*cli.app.registered_commands]
+    app.command("engine")(engine)
+    known = get_command(app)
+    assert isinstance(known, TyperGroup)
+    used = [words[1:] for words in commands() if words and words[0].endswith("bin/kvgate")]
+    assert {words[0] for words in used} == {"check", "serve", "engine", "plan"}
+    for name, *words in used:
+        options = {option for parameter in known.commands[name].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options
+
+
+def test_the_readme_names_every_setting_of_the_process_and_no_other() -> None:
+    settings = {f"KVGATE_{name.upper()}" for name in Settings.model_fields}
+    assert set(re.findall(r"KVGATE_[A-Z_]+", README)) == settings
+
+
+def test_the_readme_names_every_error_code_that_a_client_may_read() -> None:
+    table = README.partition("| status | `code` | when |")[2].partition("\n\n")[0]
+    codes = {code for row in table.splitlines()[2:] for code in re.findall(r"`(\w+)`", row.split("|")[2])}
+    assert codes == {answer.code for answer in ANSWERS.values() if answer.code} - NEVER_ANSWERED
+
+
+def test_every_metric_is_described_once() -> None:
+    described = re.findall(r"^\| `(kvgate_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.M)
+    assert sorted(described) == sorted(declared_metrics())
+
+
+@pytest.mark.parametrize("name", ["README.md", "deploy/prometheus/alerts.yaml", "deploy/grafana/kvgate.json"])
+def test_metrics_that_are_spoken_of_exist(name: str) -> None:
+    named = set(METRIC.findall((ROOT / name).read_text())) - {"kvgate_"}
+    assert {metric.removesuffix("_bucket") for metric in named} <= declared_metrics()
+
+
+def test_deploy_files_can_be_read() -> None:
+    for path in (ROOT / "deploy").rglob("*.yaml"):
+        assert yaml.safe_load(path.read_text())
+    panels = json.loads((ROOT / "deploy" / "grafana" / "kvgate.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_the_image_holds_every_package_and_its_health_check_is_a_program() -> None:
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    assert {name for name in PACKAGES if f"COPY {name} {name}\n" in dockerfile} == set(PACKAGES)
+    (check,) = re.findall(r"^HEALTHCHECK .*? CMD (\[.*?\])$", dockerfile.replace("\\\n", ""), re.M)
+    assert ast.parse(json.loads(check)[2])
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_links_lead_somewhere(paper: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", paper.read_text())
+    assert [link for link in links if not (paper.parent / link).exists()] == []
