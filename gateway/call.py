@@ -34,6 +34,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
     their raw JSON values. `content_bytes` bounds the prompt's tokens from above: a token is at least one byte.
+    `overhead` is text outside the messages, `overhead_tokens` what came as token ids.
     """
 
     dialect: "Dialect"
@@ -45,6 +46,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     content_bytes: int = 0
     largest_bytes: int = 0
     overhead: bytes = b""
+    overhead_tokens: int = 0
     max_tokens: int | None = None
     choices: int = 1
     generates: bool = True

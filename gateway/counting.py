@@ -5,14 +5,17 @@ that no other stream waits for it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Final
 
+import xxhash
+
 from gateway.call import Call
 from gateway.tokens import CountTokens
-from policies.conversation import Conversation
+from policies.conversation import Conversation, Message
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
 """What a chat template adds around a message; the learned ratio of the model corrects the rest."""
@@ -22,7 +25,7 @@ THREAD_CHARACTERS: Final = 65_536
 
 
 class Counter:
-    """Token counts by digest, the most recent `capacity` of them."""
+    """Token counts of texts by digest, the `capacity` that were used last."""
 
     def __init__(self, count: CountTokens, capacity: int = 65_536) -> None:
         self._count = count
@@ -30,17 +33,25 @@ class Counter:
         self._known: dict[bytes, int] = {}
 
     async def conversation(self, call: Call, digests: Sequence[bytes], scale: float = 1.0) -> Conversation:
-        """The call's messages in neutral form, counted; counts are multiplied by `scale` and rounded up."""
+        """The call's messages in neutral form, counted; counts are multiplied by `scale` and rounded up.
+
+        Tokens that came as ids are the model's own and are not scaled.
+        """
         messages = call.dialect.messages(call, digests)
-        known = {m.digest: self._known[m.digest] for m in messages if m.digest in self._known}
-        unseen = [message for message in messages if message.digest not in known]
-        counts = await self._counted([call.dialect.countable(message) for message in unseen])
-        for message, text_tokens in zip(unseen, counts, strict=True):
-            known[message.digest] = text_tokens + message.media * MEDIA_TOKENS + MESSAGE_OVERHEAD_TOKENS
-        self._remember(known)
-        overhead = await self._counted([call.overhead.decode("utf-8", "replace")]) if call.overhead else [0]
-        counted = [replace(message, tokens=ceil(known[message.digest] * scale)) for message in messages]
-        return Conversation(tuple(counted), ceil(overhead[0] * scale))
+        overhead = xxhash.xxh3_128_digest(call.overhead, seed=1)  # a message of the same bytes is read differently
+        texts: dict[bytes, Callable[[], str]] = {m.digest: partial(call.dialect.countable, m) for m in messages}
+        texts[overhead] = partial(call.overhead.decode, "utf-8", "replace")
+        tokens = await self._tokens(texts)
+        counted = [replace(m, tokens=ceil(_whole(m, tokens[m.digest]) * scale)) for m in messages]
+        return Conversation(tuple(counted), ceil(tokens[overhead] * scale) + call.overhead_tokens)
+
+    async def _tokens(self, texts: Mapping[bytes, Callable[[], str]]) -> dict[bytes, int]:
+        """The tokens of each text by digest; only those not known are made and counted."""
+        tokens = {digest: self._known[digest] for digest in texts if digest in self._known}
+        unseen = {digest: text() for digest, text in texts.items() if digest not in tokens}
+        tokens |= zip(unseen, await self._counted(list(unseen.values())), strict=True)
+        self._remember(tokens)
+        return tokens
 
     async def _counted(self, texts: Sequence[str]) -> list[int]:
         if sum(map(len, texts)) > THREAD_CHARACTERS:
@@ -50,11 +61,17 @@ class Counter:
     def _count_all(self, texts: Sequence[str]) -> list[int]:
         return [self._count(text) for text in texts]
 
-    def _remember(self, counts: dict[bytes, int]) -> None:
-        self._known.update(counts)
+    def _remember(self, tokens: Mapping[bytes, int]) -> None:
+        for digest in tokens:
+            self._known.pop(digest, None)  # what was used last stands last
+        self._known.update(tokens)
         while len(self._known) > self._capacity:
             self._known.pop(next(iter(self._known)))
 
     def text(self, text: str) -> int:
         """The tokens of one text."""
         return self._count(text)
+
+
+def _whole(message: Message, text_tokens: int) -> int:
+    return text_tokens + message.media * MEDIA_TOKENS + MESSAGE_OVERHEAD_TOKENS

@@ -4,7 +4,7 @@ Rule: only what the pipeline needs is decoded; everything else stays raw. Number
 engines accept them.
 """
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from gateway.errors import InvalidRequest
 from gateway.identity import SessionHints
 
 Raw = msgspec.Raw | msgspec.UnsetType
+MAX_CHOICES: Final = 128
 
 
 class StreamOptions(msgspec.Struct):
@@ -113,10 +114,10 @@ def _limit(name: str, raw: Raw) -> int | None:
 
 
 def choices_of(body: OpenAIBody) -> int:
-    """`n`, at least 1. Raises `InvalidRequest` outside 1 to 128."""
+    """`n`, at least 1. Raises `InvalidRequest` outside 1 to `MAX_CHOICES`."""
     count = 1 if body.n is None else body.n
-    if not 1 <= count <= 128:
-        raise InvalidRequest(f"`n` must be between 1 and 128, got {count}.", param="n")
+    if not 1 <= count <= MAX_CHOICES:
+        raise InvalidRequest(f"`n` must be between 1 and {MAX_CHOICES}, got {count}.", param="n")
     return count
 
 

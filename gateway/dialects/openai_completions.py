@@ -7,7 +7,17 @@ import msgspec
 
 from gateway.call import Call
 from gateway.dialects.openai import OpenAIDialect
-from gateway.dialects.openai_body import OpenAIBody, choices_of, hints_of, limit_of, parsed, present, wants_usage
+from gateway.dialects.openai_body import (
+    MAX_CHOICES,
+    OpenAIBody,
+    choices_of,
+    hints_of,
+    limit_of,
+    parsed,
+    present,
+    wants_usage,
+)
+from gateway.errors import InvalidRequest
 
 
 class CompletionBody(OpenAIBody, kw_only=True):
@@ -28,6 +38,7 @@ class OpenAICompletions(OpenAIDialect):
     def parse(self, body: bytes) -> Call:
         completion = parsed(_DECODER, body)
         prompt = bytes(completion.prompt)
+        text, ids = countable(prompt)
         return Call(
             dialect=self,
             body=body,
@@ -35,9 +46,10 @@ class OpenAICompletions(OpenAIDialect):
             stream=bool(completion.stream),
             wants_usage=wants_usage(completion),
             content_bytes=len(prompt),
-            overhead=prompt,
+            overhead=text,
+            overhead_tokens=ids,
             max_tokens=limit_of(completion),
-            choices=max(choices_of(completion), completion.best_of or 1) * prompts_in(prompt),
+            choices=max(choices_of(completion), _best_of(completion)) * prompts_in(prompt),
             present=present(body, completion),
             hints=hints_of(completion),
         )
@@ -50,3 +62,21 @@ def prompts_in(prompt: bytes) -> int:
     except msgspec.ValidationError:
         return 1
     return len(items) if items and bytes(items[0])[:1] in (b'"', b"[") else 1
+
+
+def countable(prompt: bytes) -> tuple[bytes, int]:
+    """The text of a raw `prompt` field as an engine reads it, and how many tokens came as ids."""
+    try:
+        value = msgspec.json.decode(prompt)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return prompt, 0
+    items = value if isinstance(value, list) else [value]
+    ids = sum(len(item) if isinstance(item, list) else isinstance(item, int) for item in items)
+    return "\n".join(item for item in items if isinstance(item, str)).encode(), ids
+
+
+def _best_of(completion: CompletionBody) -> int:
+    count = 1 if completion.best_of is None else completion.best_of
+    if not 1 <= count <= MAX_CHOICES:
+        raise InvalidRequest(f"`best_of` must be between 1 and {MAX_CHOICES}, got {count}.", param="best_of")
+    return count

@@ -1,0 +1,63 @@
+"""Completions: how many prompts there are, and how many tokens they can have."""
+
+import json
+
+import pytest
+
+from gateway.dialects.openai_completions import OpenAICompletions, prompts_in
+from gateway.errors import InvalidRequest
+
+COMPLETIONS = OpenAICompletions()
+
+
+def parse(**fields: object) -> object:
+    return COMPLETIONS.parse(json.dumps({"model": "m"} | fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("text", 1),
+        ("", 1),
+        (None, 1),
+        ([], 1),
+        ([1, 2, 3], 1),
+        (["a"], 1),
+        (["a", "b"], 2),
+        ([[1], [2], [3]], 3),
+        ({"odd": 1}, 1),
+    ],
+)
+def test_prompts_in(prompt: object, expected: int) -> None:
+    assert prompts_in(json.dumps(prompt).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, 1),
+        ({"n": 2}, 2),
+        ({"best_of": 5}, 5),
+        ({"n": 4, "best_of": 2}, 4),
+        ({"n": 2, "prompt": ["a", "b", "c"]}, 6),
+        ({"best_of": None, "n": None}, 1),
+    ],
+)
+def test_choices_are_what_the_engine_computes(fields: dict[str, object], expected: int) -> None:
+    call = COMPLETIONS.parse(json.dumps({"model": "m", "prompt": "x"} | fields).encode())
+    assert call.choices == expected
+
+
+@pytest.mark.parametrize("best_of", [0, -1, 129, 10**9])
+def test_best_of_is_bounded_like_n(best_of: int) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse(prompt="x", best_of=best_of)
+    assert refused.value.param == "best_of"
+
+
+def test_a_prompt_is_countable_text_and_nothing_to_edit() -> None:
+    body = b'{"model":"m","prompt":"Once upon a time","stream":true,"max_tokens":"5"}'
+    call = COMPLETIONS.parse(body)
+    assert (call.stream, call.max_tokens, call.messages) == (True, 5, ())
+    assert COMPLETIONS.messages(call, ()) == ()
+    assert COMPLETIONS.render(call, ()) is body
