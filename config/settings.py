@@ -36,6 +36,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path("kvgate-data")
     secret: SecretStr | None = Field(default=None, description="Salts of digests; at least 16 characters.")
     body_limit_bytes: Annotated[Size, Field(gt=0)] = 32 * 1024 * 1024
+    workers: Annotated[int, Field(ge=1, le=256, description="Processes that share the port.")] = 1
+    admin_socket: Path | None = Field(default=None, description="Where a worker tells its supervisor how it is.")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_seconds: Duration = 30.0
 

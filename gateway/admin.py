@@ -4,6 +4,7 @@ Rule: nothing a tenant may see is here, and nothing here is reachable on the ten
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 from aiohttp import web
 
@@ -36,6 +37,11 @@ class Admin:
         site = web.TCPSite(self._runner, host, port)
         await site.start()
         return int(self._runner.addresses[0][1])
+
+    async def start_on_socket(self, path: Path) -> None:
+        """Listen on a unix socket: what a worker does, whose supervisor has the port."""
+        await self._runner.setup()
+        await web.UnixSite(self._runner, str(path)).start()
 
     async def close(self) -> None:
         await self._runner.cleanup()

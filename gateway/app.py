@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from config.model import Config
 from config.settings import Settings
@@ -83,7 +84,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         background = Tasks(task_failed(metrics))
         ends.push_async_callback(background.close)
         store = await opened_store(settings, background, ends)
-        configuring = Configuring(secret_of(settings), metrics, background)
+        configuring = Configuring(secret_of(settings), metrics, background, settings.workers)
         gateway = Gateway(metrics, store, configuring, await first_snapshot(configuring, config), background)
         ends.push_async_callback(gateway.close_pools)
         server = front(gateway, settings)
@@ -91,9 +92,15 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         gauges.register(metrics, store, gateway.pools, server)
         admin = Admin(metrics, gateway.why_not_ready)
         ends.push_async_callback(admin.close)
-        gateway.admin_port = await listening(admin.start, settings.admin_host, settings.admin_port, "KVGATE_ADMIN_PORT")
+        if settings.admin_socket is not None:
+            await admin.start_on_socket(settings.admin_socket)
+        else:
+            gateway.admin_port = await listening(
+                admin.start, settings.admin_host, settings.admin_port, "KVGATE_ADMIN_PORT"
+            )
         sweeping.start(server, gateway.pools, background)
-        gateway.port = await listening(server.listen, settings.host, settings.port, "KVGATE_PORT")
+        listen = partial(server.listen, shared=settings.admin_socket is not None)
+        gateway.port = await listening(listen, settings.host, settings.port, "KVGATE_PORT")
         log(logging.INFO, "serving", port=gateway.port, admin_port=gateway.admin_port)
         try:
             yield gateway

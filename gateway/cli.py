@@ -6,6 +6,7 @@ and never a traceback. Commands of other packages join through the entry point g
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import Callable, Coroutine
 from importlib.metadata import entry_points
@@ -13,12 +14,11 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from pydantic import ValidationError
 
 from config import load as loading
 from config.model import Config
 from config.problems import ConfigError
-from config.settings import Settings
+from config.settings import Settings, from_environment
 from gateway import demo as demonstration
 from gateway import explain
 from gateway.app import Gateway, StartError, running
@@ -28,6 +28,7 @@ from gateway.logs import configure
 from gateway.reloading import Reloading
 from gateway.secret import SecretError
 from gateway.store import StoreError
+from gateway.supervisor import PARENT_PIPE, supervising
 
 COMMANDS = "kvgate.commands"
 START_ERRORS = (StartError, EmbeddedError, StoreError, SecretError, demonstration.DemoError)
@@ -43,7 +44,20 @@ def serve(config: File = Path("kvgate.yaml")) -> None:
     settings = process_settings()
     loaded = configuration(config)
     configure(settings.log_level)
-    run(_serve(loaded, settings, config, lambda _: None))
+    if settings.workers > 1:
+        run(_supervise(settings, config.absolute()))
+    else:
+        run(_serve(loaded, settings, config, lambda _: None))
+
+
+@app.command(hidden=True)
+def worker(config: File = Path("kvgate.yaml")) -> None:
+    """One of several processes on a port; started by `serve`."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can reload, being told to must not end it
+    settings = process_settings()
+    loaded = configuration(config)
+    configure(settings.log_level)
+    run(_serve(loaded, settings, config, lambda _: None, int(os.environ[PARENT_PIPE])))
 
 
 @app.command()
@@ -51,7 +65,7 @@ def demo(
     speed: Annotated[float, typer.Option(help="How much faster than their GPU the emulated engines run.")] = 1.0,
 ) -> None:
     """Run everything on this machine: a store, four emulated engines in two pools, the gateway."""
-    settings = process_settings(demonstration.settings)
+    settings = demonstration.own_folder(process_settings())
     loaded = configuration(demonstration.CONFIG_FILE)
     configure("warning" if "log_level" not in settings.model_fields_set else settings.log_level)
 
@@ -104,17 +118,33 @@ def main() -> None:
     app()
 
 
-async def _serve(config: Config, settings: Settings, file: Path, started: Callable[[Gateway], None]) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, stopping.set)
+async def _serve(
+    config: Config, settings: Settings, file: Path, started: Callable[[Gateway], None], parent: int | None = None
+) -> None:
+    stopping = stop_signals()
     async with running(config, settings) as gateway:
         reloading = Reloading(file, gateway.put, gateway.metrics)
-        loop.add_signal_handler(signal.SIGHUP, reloading.ask)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
         gateway.background.start(reloading.watch(), name="reload")
+        if parent is not None:
+            asyncio.get_running_loop().add_reader(parent, stopping.set)  # readable at its end: nobody writes to it
         started(gateway)
         await stopping.wait()
+
+
+async def _supervise(settings: Settings, file: Path) -> None:
+    stopping = stop_signals()
+    async with supervising(file, settings) as supervisor:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, supervisor.reload)
+        await stopping.wait()
+
+
+def stop_signals() -> asyncio.Event:
+    """Set by SIGINT and SIGTERM."""
+    stopping = asyncio.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, stopping.set)
+    return stopping
 
 
 def run(work: Coroutine[None, None, None]) -> None:
@@ -142,13 +172,13 @@ def configuration(file: Path) -> Config:
         raise typer.Exit(1) from None
 
 
-def process_settings(read: Callable[[], Settings] = Settings) -> Settings:
+def process_settings() -> Settings:
     """The KVGATE_* settings; a wrong one is named by its variable."""
     try:
-        return read()
-    except ValidationError as error:
-        for problem in error.errors():
-            typer.echo(f"KVGATE_{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}", err=True)
+        return from_environment()
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
         raise typer.Exit(1) from None
 
 

@@ -27,9 +27,13 @@ RETIRE_SECONDS: Final = 0.5
 
 
 class Configuring:
-    """Makes snapshots. `secret` is the deployment's; `background` outlives every one of them."""
+    """Makes snapshots. `secret` is the deployment's; `background` outlives every one of them.
 
-    def __init__(self, secret: bytes, metrics: Metrics, background: Tasks) -> None:
+    Each of `workers` like this one has its share of a replica's slots.
+    """
+
+    def __init__(self, secret: bytes, metrics: Metrics, background: Tasks, workers: int = 1) -> None:
+        self._workers = workers
         self._secret = secret
         self._metrics = metrics
         self._background = background
@@ -66,7 +70,9 @@ class Configuring:
         return {name: kept.get(name) or self._new_pool(config, name) for name in config.pools}
 
     def _new_pool(self, config: Config, name: str) -> ServedPool:
-        pool = ServedPool(config.pools[name], config.routing, monotonic, os.environ, self._background.on_failure)
+        pool = ServedPool(
+            config.pools[name], config.routing, monotonic, os.environ, self._workers, self._background.on_failure
+        )
         probes.start(pool, HealthSettings(config.routing.probe_interval_seconds))
         return pool
 

@@ -84,9 +84,8 @@ def welcome(config: Config, port: int, admin_port: int) -> str:
     )
 
 
-def settings() -> Settings:
-    """The process's settings, with a data folder of the demo's own unless one is set."""
-    given = Settings()
+def own_folder(given: Settings) -> Settings:
+    """The settings, with a data folder of the demo's own unless one is set."""
     if "data_dir" in given.model_fields_set:
         return given
     return given.model_copy(update={"data_dir": Path("kvgate-data") / "demo"})

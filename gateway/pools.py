@@ -40,6 +40,7 @@ class ServedPool:
         routing: Routing,
         clock: Clock,
         environ: Mapping[str, str],
+        workers: int = 1,
         on_failure: OnFailure | None = None,
     ) -> None:
         self.settings = settings
@@ -47,10 +48,11 @@ class ServedPool:
         self.tasks = Tasks(on_failure)
         self.features = settings.features
         self.engine = ENGINES[settings.engine]
+        slots = max(1, settings.max_concurrent // workers)
         phase: Phase | None = None if settings.phase == "any" else settings.phase
         self.pool = Pool(
             settings.name,
-            [Replica(replica.name, replica.url, settings.max_concurrent) for replica in settings.replicas],
+            [Replica(replica.name, replica.url, slots) for replica in settings.replicas],
             engine=settings.engine,
             clock=clock,
             phase=phase,

@@ -25,11 +25,14 @@ class Server:
         self.port = 0
         self._listener: asyncio.Server | None = None
 
-    async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
-        """Begin to accept; gives the port (the one asked for, or a free one for 0). Raises `OSError` if it is taken."""
+    async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None, shared: bool = False) -> int:
+        """Begin to accept; gives the port (the one asked for, or a free one for 0). Raises `OSError` if it is taken.
+
+        `shared`: other processes listen on the same port, and the system deals connections out among them.
+        """
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            lambda: ClientConnection(self), host, port, ssl=tls, reuse_address=True, backlog=4096
+            lambda: ClientConnection(self), host, port, ssl=tls, reuse_address=True, reuse_port=shared, backlog=4096
         )
         self.port = int(self._listener.sockets[0].getsockname()[1])
         return self.port
