@@ -40,10 +40,11 @@ def budget(balances: Sequence[Balance]) -> Iterator[Header]:
 
 def duration(seconds: float) -> str:
     """As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m5s`."""
-    if seconds < 1:
-        return f"{round(seconds * 1000)}ms"
-    if seconds < 60:
-        return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+    milliseconds = round(seconds * 1000)
+    if milliseconds < 1000:
+        return f"{milliseconds}ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".") + "s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s"

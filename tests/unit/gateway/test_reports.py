@@ -1,0 +1,74 @@
+"""Headers for clients: durations as OpenAI writes them, the tightest limit of each kind, the context."""
+
+import pytest
+
+from budgets.ledger import Balance
+from gateway.context import Planned
+from gateway.reports import answer_headers, budget, duration
+from policies.edit import DropMessages
+from policies.memory import EMPTY
+
+EDIT = DropMessages("keep_recent_turns", 1, 3, b"", 9)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.0, "0ms"),
+        (0.012, "12ms"),
+        (0.9994, "999ms"),
+        (0.9996, "1s"),
+        (1.0, "1s"),
+        (1.5, "1.5s"),
+        (20.0, "20s"),
+        (59.9994, "59.999s"),
+        (59.9996, "1m0s"),
+        (60.0, "1m0s"),
+        (60.4, "1m0s"),
+        (119.6, "2m0s"),
+        (360.0, "6m0s"),
+        (3599.7, "1h0m0s"),
+        (3605.0, "1h0m5s"),
+        (90000.0, "25h0m0s"),
+    ],
+)
+def test_durations(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected
+
+
+def balance(dimension: str, limit: int, remaining: int, mode: str = "enforce", seconds: float = 1.5) -> Balance:
+    return Balance("x", dimension, mode, limit, remaining, seconds)  # type: ignore[arg-type]
+
+
+def test_the_tightest_limit_of_each_kind_is_told() -> None:
+    balances = [
+        balance("total_tokens", 1000, 900),
+        balance("total_tokens", 100, 7, seconds=0.012),
+        balance("total_tokens", 10, 0, mode="shadow"),
+        balance("requests", 60, 59),
+        balance("kv_read_bytes", 5, 1),
+    ]
+    assert dict(budget(balances)) == {
+        b"x-ratelimit-limit-requests": b"60",
+        b"x-ratelimit-remaining-requests": b"59",
+        b"x-ratelimit-reset-requests": b"1.5s",
+        b"x-ratelimit-limit-tokens": b"100",
+        b"x-ratelimit-remaining-tokens": b"7",
+        b"x-ratelimit-reset-tokens": b"12ms",
+    }
+
+
+def test_without_limits_nothing_is_told() -> None:
+    assert list(budget([])) == []
+
+
+def test_the_context_is_told_and_an_estimate_is_marked() -> None:
+    counted = Planned((EDIT,), 900, 300, EMPTY, counted=True)
+    guessed = Planned((), 12, 12, EMPTY, counted=False)
+    assert dict(answer_headers("id-1", counted, [], local=False)) == {
+        b"x-request-id": b"id-1",
+        b"x-kvgate-context": b"original=900;sent=300;edits=1",
+    }
+    headers = dict(answer_headers("id-1", guessed, [], local=True))
+    assert headers[b"x-kvgate-context"] == b"original=~12;sent=~12;edits=0"
+    assert headers[b"x-kvgate-budget"] == b"local"
