@@ -72,6 +72,8 @@ def _after_probe(breaker: Breaker, outcome: Outcome, now: float, settings: Break
 
 
 def _judged(breaker: Breaker, failed: bool, now: float, settings: BreakerSettings) -> Breaker:
+    if not failed and breaker.judged == settings.window_calls and not breaker.recent and not breaker.consecutive:
+        return breaker  # nothing but successes: one more changes nothing
     recent = (breaker.recent << 1 | failed) & ((1 << settings.window_calls) - 1)
     judged = min(breaker.judged + 1, settings.window_calls)
     consecutive = breaker.consecutive + 1 if failed else 0

@@ -4,14 +4,14 @@ The rule: phase is a matter of time, never of token counts; the seconds come fro
 hardware.
 """
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Phase = Literal["prefill", "decode"]
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True):
     """One call's predicted work.
 
     `home` is the replica that probably holds the session's KV cache. `patience_seconds` is how long the client may

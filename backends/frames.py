@@ -6,7 +6,6 @@ absent is None. A frame that is no JSON changes nothing here.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -24,8 +23,7 @@ _CONTENT_FIELDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Token counts as the engine reported them; `cached_tokens` is None where the engine does not say."""
 
     prompt_tokens: int

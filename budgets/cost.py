@@ -13,7 +13,7 @@ Formulas, with L prompt tokens of which c cached, n generated, k KV bytes per to
 
 from collections.abc import Sequence
 
-from budgets.geometry import WEIGHT_BYTES, Attention, Geometry
+from budgets.geometry import WEIGHT_BYTES, Geometry
 from budgets.hardware import Hardware
 
 ACTIVATION_BYTES = 3_000_000_000
@@ -22,14 +22,10 @@ ACTIVATION_BYTES = 3_000_000_000
 
 def kv_read_bytes(geometry: Geometry, prompt_tokens: int, decode_tokens: int) -> int:
     """KV bytes (recurrent state included) read while `decode_tokens` tokens are generated after the prompt."""
-    grown = sum(_read_bytes(group, geometry, prompt_tokens, decode_tokens) for group in geometry.attention)
-    return grown + decode_tokens * geometry.state_bytes
-
-
-def _read_bytes(group: Attention, geometry: Geometry, first: int, steps: int) -> int:
-    kv = group.kv_bytes(geometry.kv_dtype) * capped_sum(first, steps, group.read_cap_tokens)
-    index = group.layers * group.index_bytes * capped_sum(first, steps, group.window_tokens)
-    return kv + index
+    read = decode_tokens * geometry.state_bytes
+    for size, cap in geometry.reads:
+        read += size * capped_sum(prompt_tokens, decode_tokens, cap)
+    return read
 
 
 def capped_sum(first: int, count: int, cap: int | None = None) -> int:

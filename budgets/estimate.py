@@ -5,13 +5,14 @@ learned is a value: `observe` returns the next one and changes nothing.
 """
 
 import math
-from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import msgspec
 
 from budgets.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedRatio:
+class LearnedRatio(msgspec.Struct, frozen=True):
     """Tokens per byte of prompt content, learned from the usage that engines report. One value a model.
 
     A ratio of sums over roughly the last `window_bytes`, so long prompts count for more than short ones, up to a
@@ -33,7 +34,8 @@ class LearnedRatio:
         weight = min(1.0, self.window_bytes / 10 / content_bytes)
         seen = content_bytes * weight
         kept = max(0.0, min(1.0, (self.window_bytes - seen) / self.bytes))
-        return replace(self, tokens=self.tokens * kept + prompt_tokens * weight, bytes=self.bytes * kept + seen)
+        tokens = self.tokens * kept + prompt_tokens * weight
+        return LearnedRatio(tokens, self.bytes * kept + seen, self.window_bytes)
 
     def estimate(self, content_bytes: int) -> int:
         """Tokens of so many bytes: at least 1, and at most one a byte (a byte-level tokenizer can do no worse)."""
@@ -45,8 +47,7 @@ _BINS = 20 * _STEPS + 1  # up to a million tokens
 _FULL = 512.0
 
 
-@dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(msgspec.Struct, frozen=True):
     """The `level` quantile of a number of tokens, over roughly the last 500 calls. One value a tenant and model.
 
     Counts in bins of equal ratio; all are halved when they reach 512, so what is long past fades.
@@ -55,6 +56,7 @@ class Quantile:
     level: float = 0.9
     counts: tuple[float, ...] = (0.0,) * _BINS
     total: float = 0.0
+    value: int | None = None
 
     def observe(self, tokens: int) -> "Quantile":
         """The quantile after a call used so many tokens."""
@@ -63,18 +65,16 @@ class Quantile:
         total = self.total + 1.0
         if total >= _FULL:
             counts, total = tuple([count / 2 for count in counts]), total / 2
-        return replace(self, counts=counts, total=total)
+        return Quantile(self.level, counts, total, _value(counts, self.level * total))
 
     def estimate(self, otherwise: int) -> int:
         """The upper edge of the bin that holds the quantile; `otherwise` before the first call."""
-        if self.total == 0:
-            return otherwise
-        wanted, seen = self.level * self.total, 0.0
-        for at, count in enumerate(self.counts):
-            seen += count
-            if seen >= wanted:
-                return _upper(at)
-        return _upper(_BINS - 1)
+        return otherwise if self.value is None else self.value
+
+
+def _value(counts: tuple[float, ...], wanted: float) -> int:
+    at = next((at for at, seen in enumerate(accumulate(counts)) if seen >= wanted), _BINS - 1)
+    return _upper(at)
 
 
 def _bin(tokens: int) -> int:
@@ -85,8 +85,7 @@ def _upper(bin: int) -> int:
     return math.ceil(2 ** (bin / _STEPS))
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What a request says about its size.
 
     `content_bytes` are text only; `images` counts pictures and other media. `choices` is n, `best_of` what
@@ -106,8 +105,7 @@ class Ask:
         return max(1, self.choices, self.best_of or 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """What the tier and the model allow: tokens of a prompt as sent, tokens of one reply; None: no bound.
 
     `tokens_per_image` is what most engines make of a picture; `usual_reply_tokens` stands in until there is

@@ -5,6 +5,7 @@ that a new architecture is a new row of the catalogue and no new code.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
@@ -123,6 +124,13 @@ class Geometry(BaseModel):
             raise ValueError(f"experts_per_token {self.experts_per_token} is above experts {self.experts}")
         return self
 
+    @cached_property
+    def reads(self) -> tuple[tuple[int, int | None], ...]:
+        """What one decode step reads for each token of the context: bytes, and up to how many tokens (None: all)."""
+        groups = [(group.kv_bytes(self.kv_dtype), group.read_cap_tokens) for group in self.attention]
+        indexes = [(group.layers * group.index_bytes, group.window_tokens) for group in self.attention]
+        return tuple([(size, cap) for size, cap in (*groups, *indexes) if size])
+
     @property
     def layers(self) -> int:
         """Attention and recurrent layers (feed-forward layers that stand alone are not counted)."""
@@ -146,7 +154,7 @@ class Geometry(BaseModel):
             if group.window_tokens is not None
         )
 
-    @property
+    @cached_property
     def state_bytes(self) -> int:
         """Recurrent state of one sequence."""
         return sum(group.state_bytes for group in self.recurrent)

@@ -4,12 +4,12 @@ Rule: `prefill_tokens` and `cached_tokens` are disjoint; their sum is the prompt
 cached tokens has told us nothing, so all of its prompt counts as prefill.
 """
 
-from dataclasses import dataclass
 from typing import Literal, Self
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+
+class Usage(msgspec.Struct, frozen=True):
     """Tokens of one call, by the engine's own report or by our count."""
 
     prefill_tokens: int
