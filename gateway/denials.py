@@ -13,7 +13,8 @@ from gateway.errors import Fault, RateLimited, StoreDown
 def fault_of(denied: Denied) -> Fault:
     """The fault for the client; its extra fields stand inside the error object."""
     if denied.store_down:
-        return StoreDown("The budget cannot be checked now, and this limit lets nothing pass unchecked.")
+        message = "The budget cannot be checked now, and this limit lets nothing pass unchecked."
+        return StoreDown(message, headers=((b"retry-after", b"%d" % math.ceil(denied.retry_after_seconds)),))
     wait = denied.retry_after_seconds
     message = (
         f"Rate limit `{denied.label}` reached for {denied.dimension}: limit {denied.limit}, used {denied.used}, "
