@@ -126,7 +126,9 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
         server = embedded.start(settings.data_dir / "store")
         ends.callback(server.close)
         url = server.url
-    store = await Store.connect(url, tasks, StoreSettings(call_timeout_seconds=settings.store_timeout_seconds))
+    seconds = settings.store_timeout_seconds
+    patience = StoreSettings(call_timeout_seconds=seconds, connect_timeout_seconds=max(1.0, seconds))
+    store = await Store.connect(url, tasks, patience)
     ends.callback(store.close)
     for warning in store.warnings:
         log(logging.WARNING, "store", warning=warning)
