@@ -72,12 +72,11 @@ class Books:
         memory = Memory.loads(session.memory) if session.memory else EMPTY
         return Opened(session, Known(names, session.known_messages, memory), chain, found, expected)
 
-    async def close(self, passage: Passage, opened: Opened) -> None:
+    async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
-        used = passage.usage(opened.expected.prompt_tokens)
         if used is not None:
-            counted = passage.planned.sent_tokens if passage.planned and passage.planned.counted else None
-            self._forecast.learn(passage.call, passage.service, used, counted)
+            own_tokens = passage.planned.own_tokens if passage.planned else None
+            self._forecast.learn(passage.call, passage.service, used, own_tokens)
         amounts = passage.service.amounts(used, passage.call.choices) if used is not None else {}
         settling = ledger.settle(self._write, opened.grant, amounts)
         saving = self._saving(passage, opened, used) if used is not None else None
@@ -125,7 +124,7 @@ class Books:
             memory=passage.planned.memory.dumps() if passage.planned.memory is not EMPTY else b"",
             home=passage.delivery.replica,
             prompt_tokens=used.prompt_tokens,
-            kv_read_bytes=passage.service.kv_read_bytes(used, passage.call.choices),
+            kv_read_bytes=passage.kv_read_bytes(used),
             begins_turn=role_of(passage.call.messages[-1]) == "user",
         )
         return self._sessions.save(opened.session, progress, passage.service.session_limits)

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from gateway.identity import SessionHints
+from gateway.identity import NO_HINTS, SessionHints
 
 if TYPE_CHECKING:
     from gateway.dialects.base import Dialect
-
-NO_HINTS = SessionHints()
 
 Outcome = Literal["ok", "refused", "denied", "client_gone", "engine_refused", "engine_failed", "broken", "failed"]
 

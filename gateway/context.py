@@ -6,6 +6,7 @@ counted once and remembered by digest. What a policy decides is checked by the v
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -18,6 +19,8 @@ from policies.edit import Edit
 from policies.memory import EMPTY, Memory
 from policies.plan import Plan, Refuse, plan
 from policies.validate import violations
+
+Mode = Literal["enforce", "shadow"]
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -37,6 +40,12 @@ class Planned(msgspec.Struct, frozen=True):
     memory: Memory
     counted: bool
     message_tokens: tuple[int, ...] = ()
+    scale: float = 1.0
+
+    @property
+    def own_tokens(self) -> int | None:
+        """What is sent by our own count, before the model's ratio: what that ratio is learned from."""
+        return round(self.sent_tokens / self.scale) if self.counted else None
 
 
 class Context:
@@ -61,12 +70,17 @@ class Context:
             known_messages=known.known_messages,
         )
         if isinstance(found, Refuse):
-            self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), found.policy)
+            self._refused(service, found, "enforce")
             extra = {"limit": found.limit_tokens, "requested": found.tokens}
             raise errors.ContextTooLong(found.message, param="messages", extra=extra)
+        if found.shadow_refusal is not None:
+            self._refused(service, found.shadow_refusal, "shadow")
         self._account(conversation, found)
         tokens = tuple([message.tokens for message in conversation.messages])
-        return Planned(found.edits, found.original_tokens, found.sent_tokens, found.memory, True, tokens)
+        return Planned(found.edits, found.original_tokens, found.sent_tokens, found.memory, True, tokens, scale)
+
+    def _refused(self, service: Service, refusal: Refuse, mode: Mode) -> None:
+        self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), refusal.policy, mode)
 
     def _account(self, conversation: Conversation, found: Plan) -> None:
         for mode, edits in (("enforce", found.edits), ("shadow", found.shadow)):

@@ -7,7 +7,7 @@ from the cost model of the pool's hardware and decide phases, never charges.
 import msgspec
 
 from backends.demand import Demand
-from budgets.estimate import Ask, Bounds, LearnedRatio, Quantile, estimate
+from budgets.estimate import Ask, LearnedRatio, Quantile, estimate
 from budgets.usage import Usage
 from gateway.call import Call
 from gateway.owned import generated_limit
@@ -15,6 +15,10 @@ from gateway.service import Service
 
 MAX_LEARNED = 10_000
 """Pairs of tenant and model that are remembered; the oldest are forgotten first."""
+
+
+UNLEARNED_RATIO = LearnedRatio()
+UNLEARNED_REPLY = Quantile()
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -40,38 +44,36 @@ class Forecast:
 
     def usage(self, call: Call, service: Service) -> Usage:
         """What to reserve for a call before anything is counted."""
-        caller, model = service.caller, service.model
         ask = Ask(
             call.content_bytes,
             choices=call.choices,
-            max_tokens=generated_limit(call, caller.may.max_tokens),
+            max_tokens=generated_limit(call, service.caller.may.max_tokens),
             generates=call.generates,
         )
-        reply = self._replies.get((caller.tenant, model.name), Quantile())
-        bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens)
-        return estimate(ask, self._per_byte.get(model.name, LearnedRatio()), reply, bounds)
+        reply = self._replies.get(service.key, UNLEARNED_REPLY)
+        return estimate(ask, self._per_byte.get(service.model.name, UNLEARNED_RATIO), reply, service.bounds)
 
     def known_tokens(self, call: Call, service: Service, known_messages: int) -> int:
         """Estimated tokens of the first messages, which the session's home has seen before."""
-        known_bytes = sum(map(len, call.messages[:known_messages]))
-        return self._per_byte.get(service.model.name, LearnedRatio()).estimate(known_bytes) if known_bytes else 0
+        known_bytes = sum(map(len, call.messages[:known_messages])) if known_messages else 0
+        return self._per_byte.get(service.model.name, UNLEARNED_RATIO).estimate(known_bytes) if known_bytes else 0
 
     def learn(self, call: Call, service: Service, used: Usage, counted_tokens: int | None) -> None:
         """Take in a call that an engine reported on; `counted_tokens` is our own count of the prompt as sent."""
         if used.source != "engine":
             return
-        caller, model = service.caller, service.model
+        model = service.model.name
         if counted_tokens is not None:
-            known = self._per_count.get(model.name, LearnedRatio(100.0, 100.0, window_bytes=100_000.0))
-            self._per_count[model.name] = known.observe(counted_tokens, used.prompt_tokens)
+            known = self._per_count.get(model, LearnedRatio(100.0, 100.0, window_bytes=100_000.0))
+            self._per_count[model] = known.observe(counted_tokens, used.prompt_tokens)
         else:  # without edits the engine saw just these bytes
-            per_byte = self._per_byte.get(model.name, LearnedRatio())
-            self._per_byte[model.name] = per_byte.observe(call.content_bytes, used.prompt_tokens)
+            per_byte = self._per_byte.get(model, UNLEARNED_RATIO)
+            self._per_byte[model] = per_byte.observe(call.content_bytes, used.prompt_tokens)
         if call.generates:
-            self._learn_reply((caller.tenant, model.name), used.decode_tokens // max(1, call.choices))
+            self._learn_reply(service.key, used.decode_tokens // max(1, call.choices))
 
     def _learn_reply(self, key: tuple[str, str], tokens: int) -> None:
-        self._replies[key] = self._replies.pop(key, Quantile()).observe(tokens)
+        self._replies[key] = self._replies.pop(key, UNLEARNED_REPLY).observe(tokens)
         while len(self._replies) > MAX_LEARNED:
             self._replies.pop(next(iter(self._replies)))
 

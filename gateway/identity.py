@@ -31,6 +31,9 @@ class SessionHints:
     metadata_user_id: str | None = None
 
 
+NO_HINTS = SessionHints()
+
+
 @dataclass(frozen=True, slots=True)
 class SessionKey:
     """`id`: at most 64 characters, none of them special in a key or a header. `source`: where it was found."""
@@ -44,11 +47,17 @@ def identify(headers: Mapping[bytes, bytes], hints: SessionHints, tenant: str, m
 
     `headers` have lower-case names; `opener` is a digest of the messages up to the first user message.
     """
-    for source, value, part in _claims(headers, hints):
+    claims = _claims(headers, hints) if hints is not NO_HINTS or _names_session(headers) else ()
+    for source, value, part in claims:
         if _USABLE.fullmatch(value):
             agent = f"|{part}" if _USABLE.fullmatch(part) else ""
             return SessionKey(_bounded(value + agent), source)
     return SessionKey(f"d-{_digest(tenant.encode(), model.encode(), opener)}", "derived")
+
+
+def _names_session(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether any header could name a session; most requests have none."""
+    return any(b"session" in name or b"thread-id" in name or b"conversation_id" in name for name in headers)
 
 
 def _claims(headers: Mapping[bytes, bytes], hints: SessionHints) -> Iterator[tuple[str, str, str]]:

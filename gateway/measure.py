@@ -20,19 +20,20 @@ class Measure:
 
     def ended(self, passage: Passage, outcome: Outcome, used: Usage | None) -> None:
         """One call, however it ended."""
-        tenant, delivery = self._metrics.tenant(passage.service.caller.tenant), passage.delivery
-        self._metrics.requests.add(1, tenant, passage.service.caller.may.tier, delivery.pool, outcome)
+        may, delivery = passage.service.caller.may, passage.delivery
+        tenant = self._metrics.tenant(may.tenant)
+        self._metrics.requests.add(1, tenant, may.tier, delivery.pool, outcome)
         if used is not None:
             self._used(tenant, passage, used)
         if delivery.first_at:
             self._timed(passage, used)
 
     def _used(self, tenant: str, passage: Passage, used: Usage) -> None:
-        labels = (tenant, passage.service.model.name, passage.delivery.pool)
-        self._metrics.tokens.add(used.prefill_tokens, *labels, "prefill")
-        self._metrics.tokens.add(used.cached_tokens, *labels, "cached")
-        self._metrics.tokens.add(used.decode_tokens, *labels, "decode")
-        self._metrics.kv_read.add(passage.service.kv_read_bytes(used, passage.call.choices), *labels)
+        totals = self._metrics.used.of(tenant, passage.service.model.name, passage.delivery.pool)
+        totals.prefill += used.prefill_tokens
+        totals.cached += used.cached_tokens
+        totals.decode += used.decode_tokens
+        totals.kv_read_bytes += passage.kv_read_bytes(used)
         if used.source == "estimated":
             self._metrics.estimated.add(1, tenant)
 

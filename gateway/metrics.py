@@ -83,6 +83,43 @@ class Histogram:
         return family
 
 
+class Totals:
+    """What calls of one tenant used of one model in one pool."""
+
+    __slots__ = ("cached", "decode", "kv_read_bytes", "prefill")
+
+    def __init__(self) -> None:
+        self.prefill = self.cached = self.decode = self.kv_read_bytes = 0
+
+
+class UsedTotals:
+    """Tokens and KV bytes by tenant, model and pool: one look-up a call, whatever is counted."""
+
+    __slots__ = ("_totals",)
+
+    def __init__(self) -> None:
+        self._totals: dict[Labels, Totals] = {}
+
+    def of(self, *labels: str) -> Totals:
+        if (totals := self._totals.get(labels)) is None:
+            totals = self._totals[labels] = Totals()
+        return totals
+
+    def families(self) -> Iterator[Metric]:
+        labels = ("tenant", "model", "pool")
+        kinds = (*labels, "kind")
+        tokens = CounterMetricFamily("kvgate_tokens", "Tokens: prefill (uncached), cached, decode.", labels=kinds)
+        read = CounterMetricFamily(
+            "kvgate_kv_read_bytes", "KV-cache bytes re-read while decoding (closed form).", labels=labels
+        )
+        for values, totals in list(self._totals.items()):
+            for kind in ("prefill", "cached", "decode"):
+                tokens.add_metric([*values, kind], getattr(totals, kind))
+            read.add_metric(values, totals.kv_read_bytes)
+        yield tokens
+        yield read
+
+
 Gauge = tuple[str, str, tuple[str, ...], Callable[[], Iterable[tuple[Labels, float]]]]
 """Name, help, label names, and what reads the present values."""
 
@@ -92,17 +129,12 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self.requests = Counts("kvgate_requests", "Requests, by how they ended.", "tenant", "tier", "pool", "outcome")
-        self.tokens = Counts(
-            "kvgate_tokens", "Tokens: prefill (uncached), cached, decode.", "tenant", "model", "pool", "kind"
-        )
+        self.used = UsedTotals()
         self.estimated = Counts("kvgate_requests_estimated", "Calls settled without the engine's usage.", "tenant")
         self.removed = Counts("kvgate_context_removed_tokens", "Tokens removed before sending.", "policy", "mode")
         self.edits = Counts("kvgate_context_edits", "Edits made before sending.", "policy", "mode")
-        self.refusals = Counts("kvgate_context_refusals", "Prompts refused as too long.", "tenant", "policy")
+        self.refusals = Counts("kvgate_context_refusals", "Prompts refused as too long.", "tenant", "policy", "mode")
         self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "rule")
-        self.kv_read = Counts(
-            "kvgate_kv_read_bytes", "KV-cache bytes re-read while decoding (closed form).", "tenant", "model", "pool"
-        )
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit")
         self.unwritten = Counts("kvgate_store_unwritten", "Settlements and sessions not written.", "what")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
@@ -147,6 +179,7 @@ class Metrics(Collector):
         self._gauges.append((name, description, labels, read))
 
     def collect(self) -> Iterator[Metric]:
+        yield from self.used.families()
         for counted in vars(self).values():
             if isinstance(counted, Counts | Histogram):
                 yield counted.family()

@@ -38,11 +38,18 @@ class Passage:
     delivery: Delivery = field(default_factory=Delivery)
     planned: Planned | None = None
     phase: Phase = "decode"
+    _kv_read: tuple[Usage, int] | None = None
 
     @property
     def reached_engine(self) -> bool:
         """Whether an engine worked for this call in a way that is charged: a failed attempt is not."""
         return self.delivery.sent and self.delivery.outcome in ("ok", "broken", "client_gone")
+
+    def kv_read_bytes(self, used: Usage) -> int:
+        """KV bytes re-read for what was used; worked out once."""
+        if self._kv_read is None or self._kv_read[0] is not used:
+            self._kv_read = used, self.service.kv_read_bytes(used, self.call.choices)
+        return self._kv_read[1]
 
     def usage(self, estimated_prompt_tokens: int) -> Usage | None:
         """What is charged: the engine's report, else the prompt and the frames relayed; `None` for nothing."""

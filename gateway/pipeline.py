@@ -59,8 +59,9 @@ class Pipeline:
                 raise errors.Draining("The gateway is being stopped.") from None
         finally:
             responder.on_gone = None
-            self._measure.ended(passage, passage.delivery.outcome, passage.usage(opened.expected.prompt_tokens))
-            await self._books.close(passage, opened)  # 9 close
+            used = passage.usage(opened.expected.prompt_tokens)
+            self._measure.ended(passage, passage.delivery.outcome, used)
+            await self._books.close(passage, opened, used)  # 9 close
 
     async def _through(
         self, snapshot: Snapshot, passage: Passage, opened: Opened, request: Request, responder: Responder

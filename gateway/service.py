@@ -7,6 +7,7 @@ changes but the context limit, which the engines may report later.
 from collections.abc import Sequence
 
 from budgets.cost import kv_read_bytes
+from budgets.estimate import Bounds
 from budgets.ledger import Amounts, Scope
 from budgets.usage import Usage
 from config.models import Model
@@ -27,8 +28,11 @@ class Service:
         "_kv_limited",
         "_limit_tokens",
         "_policies",
+        "_quiet_up_to",
+        "bounds",
         "caller",
         "counter",
+        "key",
         "model",
         "paces",
         "pools",
@@ -38,6 +42,8 @@ class Service:
 
     def __init__(self, caller: Caller, model: Model, pools: Sequence[ServedPool], counter: Counter) -> None:
         self.caller = caller
+        self.key = (caller.tenant, model.name)
+        self.bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens)
         self.model = model
         self.pools = tuple(pools)
         self.paces = tuple([Pace(model.geometry, pool.settings.hardware) for pool in pools])
@@ -46,6 +52,7 @@ class Service:
         session = caller.may.session
         self.session_limits = SessionLimits(session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions)
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in caller.may.budgets)
+        self._quiet_up_to = (-1, -1, -1)
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
 
@@ -63,11 +70,23 @@ class Service:
         limit = self.context_limit_tokens
         if limit != self._limit_tokens:
             self._limit_tokens, self._policies = limit, capped(self.caller.may.policies, limit)
+            self._quiet_up_to = (-1, -1, -1)
         return self._policies
 
     def quiet(self, total_bytes: int, largest_message_bytes: int, messages: int) -> bool:
-        """Whether no policy could do anything about a conversation of this size."""
-        return not may_act(self.policies, total_bytes, largest_message_bytes, messages)
+        """Whether no policy could do anything about a conversation of this size.
+
+        What is quiet stays quiet in a smaller conversation, so the last quiet size answers for nearly all calls.
+        """
+        policies = self.policies
+        total, largest, count = self._quiet_up_to
+        if total_bytes <= total and largest_message_bytes <= largest and messages <= count:
+            return True
+        if may_act(policies, total_bytes, largest_message_bytes, messages):
+            return False
+        if total_bytes >= total and largest_message_bytes >= largest and messages >= count:
+            self._quiet_up_to = (total_bytes, largest_message_bytes, messages)
+        return True
 
     def amounts(self, used: Usage, choices: int) -> Amounts:
         """A call in the dimensions of its limits. `used.decode_tokens` are those of all choices together."""
@@ -90,7 +109,7 @@ class Service:
 
 def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Policy]:
     """The policies with the model's own limit behind them, where no cap of the tier is lower."""
-    caps = [policy.limit_tokens for policy in policies if isinstance(policy, CapContext)]
+    caps = [policy.limit_tokens for policy in policies if isinstance(policy, CapContext) and policy.mode == "enforce"]
     if limit_tokens is None or min(caps, default=limit_tokens + 1) <= limit_tokens:
         return policies
     return (*policies, CapContext(limit_tokens=limit_tokens))

@@ -4,6 +4,7 @@ Rule: only what the pipeline needs is decoded; everything else stays raw. Number
 engines accept them.
 """
 
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from gateway.dialects.base import LIMIT_FIELDS, OWNED
 from gateway.dialects.fields import top_level
 from gateway.errors import InvalidRequest
-from gateway.identity import SessionHints
+from gateway.identity import NO_HINTS, SessionHints
 
 Raw = msgspec.Raw | msgspec.UnsetType
 MAX_CHOICES: Final = 128
@@ -55,6 +56,10 @@ class OpenAIBody(msgspec.Struct, kw_only=True):
 
 
 Body = TypeVar("Body", bound=OpenAIBody)
+_owned = attrgetter(*OWNED[1:])
+_NONE_OWNED = (msgspec.UNSET,) * (len(OWNED) - 1)
+_hinted = attrgetter("session_id", "previous_response_id", "conversation", "prompt_cache_key", "metadata")
+_NO_HINTS_GIVEN = (None,) * 5
 _OPTIONS = msgspec.json.Decoder(StreamOptions | None)
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
 
@@ -76,9 +81,11 @@ def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
 def present(raw: bytes, body: OpenAIBody) -> dict[str, bytes]:
     """The owned fields that the client sent, as raw JSON. Raises `InvalidRequest` if one was sent twice."""
     found = {"model": b""}
-    for name in OWNED[1:]:
-        if (value := getattr(body, name)) is not msgspec.UNSET:
-            found[name] = bytes(value)
+    values = _owned(body)
+    if values != _NONE_OWNED:
+        found |= {
+            name: bytes(value) for name, value in zip(OWNED[1:], values, strict=True) if value is not msgspec.UNSET
+        }
     if any(raw.count(b'"%b"' % name.encode()) > 1 for name in found):
         top_level(raw)  # the name may stand deeper, in a tool's schema: only the walk can tell
     return found
@@ -123,6 +130,8 @@ def choices_of(body: OpenAIBody) -> int:
 
 def hints_of(body: OpenAIBody) -> SessionHints:
     """What in the body may name a session."""
+    if _hinted(body) == _NO_HINTS_GIVEN:
+        return NO_HINTS
     metadata = body.metadata if isinstance(body.metadata, dict) else {}
     return SessionHints(
         session_id=_text(body.session_id),
