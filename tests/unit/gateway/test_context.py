@@ -1,0 +1,185 @@
+"""Planning: nothing is counted that need not be, refusals are exact, shadow is counted apart, caps are the lowest."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from budgets.usage import Usage
+from gateway import digests
+from gateway.call import Call
+from gateway.context import Context, Known, Planned
+from gateway.counting import MESSAGE_OVERHEAD_TOKENS, Counter
+from gateway.errors import ContextTooLong
+from gateway.forecast import Forecast
+from gateway.metrics import Metrics
+from gateway.service import Service, capped
+from policies.cap_context import CapContext
+from policies.edit import DropMessages, ReplaceText
+from policies.policy import Policy
+from tests.unit.gateway.samples import call as chat
+from tests.unit.gateway.samples import caller, model
+
+Change = tuple[str, object]
+TRIM = {"kind": "trim_tool_output", "max_tokens": 200}
+CAP = {"kind": "cap_context", "limit_tokens": 1000}
+
+
+class Words:
+    """One token a word; notes how many texts were counted."""
+
+    def __init__(self) -> None:
+        self.texts = 0
+
+    def __call__(self, text: str) -> int:
+        self.texts += 1
+        return len(text.split())
+
+
+def service(count: Words, *policies: Mapping[str, object], limit: int | None = None) -> Service:
+    unlimited: Change = ("tiers/standard/context", {})
+    changes: list[Change] = [unlimited, ("tiers/standard/policies", list(policies))]
+    sized: list[Change] = [("models/demo/context_limit_tokens", limit)] if limit else []
+    return Service(caller(*changes), model(*sized), (), Counter(count))
+
+
+def conversation(*texts: str) -> Call:
+    return chat(json.dumps({"model": "demo", "messages": [{"role": "user", "content": t} for t in texts]}).encode())
+
+
+def with_result(words: int) -> Call:
+    made = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": "a", "content": "\n".join(f"line number {n}" for n in range(words // 3))},
+    ]
+    return chat(json.dumps({"model": "demo", "messages": messages}).encode())
+
+
+async def planned(call: Call, at: Service, metrics: Metrics | None = None, ratio: float = 1.0) -> Planned:
+    known = Known(digests.of_messages(call.messages))
+    return await Context(metrics or Metrics(), lambda _: ratio).plan(call, at, known)
+
+
+async def test_far_from_every_threshold_nothing_is_counted() -> None:
+    count = Words()
+    plan = await planned(conversation("Hello there"), service(count, TRIM, CAP))
+    assert (count.texts, plan.counted, plan.edits) == (0, False, ())
+
+
+async def test_without_policies_and_limits_nothing_is_ever_counted() -> None:
+    count = Words()
+    plan = await planned(conversation("word " * 50_000), service(count))
+    assert (count.texts, plan.counted) == (0, False)
+
+
+async def test_near_a_threshold_all_is_counted() -> None:
+    count = Words()
+    plan = await planned(conversation("word " * 500), service(count, CAP))
+    tokens = 501 + MESSAGE_OVERHEAD_TOKENS
+    assert (plan.counted, plan.original_tokens, plan.sent_tokens) == (True, tokens, tokens)
+    assert plan.message_tokens == (tokens,)
+
+
+async def test_a_refusal_says_the_limit_and_the_size() -> None:
+    metrics = Metrics()
+    with pytest.raises(ContextTooLong) as refused:
+        await planned(conversation("secret " * 1200), service(Words(), CAP), metrics)
+    assert refused.value.extra == {"limit": 1000, "requested": 1201 + MESSAGE_OVERHEAD_TOKENS}
+    assert refused.value.param == "messages"
+    assert "secret" not in refused.value.message
+    assert metrics.refusals.values == {("acme", "cap_context", "enforce"): 1}
+
+
+async def test_the_models_own_limit_holds_without_a_policy() -> None:
+    with pytest.raises(ContextTooLong):
+        await planned(conversation("word " * 1200), service(Words(), limit=1000))
+
+
+async def test_the_learned_ratio_counts_in_the_models_tokens() -> None:
+    with pytest.raises(ContextTooLong):
+        await planned(conversation("word " * 700), service(Words(), CAP), ratio=1.5)
+
+
+async def test_an_edit_is_planned_and_counted() -> None:
+    metrics = Metrics()
+    plan = await planned(with_result(900), service(Words(), TRIM), metrics)
+    (edit,) = plan.edits
+    assert isinstance(edit, ReplaceText)
+    assert plan.sent_tokens == plan.original_tokens - edit.removed_tokens
+    assert metrics.edits.values == {("trim_tool_output", "enforce"): 1}
+    assert metrics.removed.values == {("trim_tool_output", "enforce"): edit.removed_tokens}
+    assert metrics.violations.values == {}
+
+
+async def test_a_policy_in_shadow_is_counted_and_changes_nothing() -> None:
+    metrics = Metrics()
+    plan = await planned(with_result(900), service(Words(), TRIM | {"mode": "shadow"}), metrics)
+    assert (plan.edits, plan.sent_tokens) == ((), plan.original_tokens)
+    assert metrics.edits.values == {("trim_tool_output", "shadow"): 1}
+
+
+async def test_a_cap_in_shadow_is_counted_and_refuses_nothing() -> None:
+    metrics = Metrics()
+    plan = await planned(conversation("word " * 1200), service(Words(), CAP | {"mode": "shadow"}), metrics)
+    assert plan.edits == ()
+    assert metrics.refusals.values == {("acme", "cap_context", "shadow"): 1}
+
+
+async def test_edits_in_force_are_made_again_far_from_every_threshold() -> None:
+    at = service(Words(), TRIM)
+    first = await planned(with_result(900), at)
+    call = with_result(900)
+    known = Known(digests.of_messages(call.messages), len(call.messages), first.memory)
+    again = await Context(Metrics(), lambda _: 1.0).plan(call, at, known)
+    assert again.edits == first.edits
+
+
+async def test_a_window_drops_turns() -> None:
+    window = {"kind": "keep_recent_turns", "high_water_tokens": 900, "low_water_tokens": 300}
+    messages = []
+    for number in range(6):
+        messages += [
+            {"role": "user", "content": "word " * 180},
+            {"role": "assistant", "content": f"Answer {number}."},
+        ]
+    call = chat(json.dumps({"model": "demo", "messages": [*messages, {"role": "user", "content": "More."}]}).encode())
+    plan = await planned(call, service(Words(), window))
+    assert any(isinstance(edit, DropMessages) for edit in plan.edits)
+    assert plan.sent_tokens < 900
+
+
+def cap(limit: int, mode: str = "enforce") -> CapContext:
+    return CapContext.model_validate({"limit_tokens": limit, "mode": mode})
+
+
+@pytest.mark.parametrize(
+    ("policies", "limit", "added"),
+    [
+        ([], None, False),
+        ([], 1000, True),
+        ([cap(900)], 1000, False),
+        ([cap(1000)], 1000, False),
+        ([cap(1100)], 1000, True),
+        ([cap(1100), cap(900)], 1000, False),
+        ([cap(900, "shadow")], 1000, True),
+    ],
+)
+def test_the_models_limit_stands_behind_caps_that_are_higher(
+    policies: list[Policy], limit: int | None, added: bool
+) -> None:
+    found = list(capped(policies, limit))
+    assert found == [*policies, *([cap(1000)] if added else [])]
+
+
+@pytest.mark.parametrize("true_ratio", [0.7, 1.0, 1.6])
+async def test_counts_converge_to_the_models_own_tokenizer(true_ratio: float) -> None:
+    forecast, at = Forecast(), service(Words(), CAP | {"limit_tokens": 5000})
+    context = Context(Metrics(), forecast.ratio)
+    call = conversation("word " * 2000)
+    own_tokens = 2001 + MESSAGE_OVERHEAD_TOKENS
+    for _ in range(60):
+        plan = await context.plan(call, at, Known(digests.of_messages(call.messages)))
+        forecast.learn(call, at, Usage.reported(round(own_tokens * true_ratio), None, 5), plan.own_tokens)
+    assert forecast.ratio("demo") == pytest.approx(true_ratio, rel=0.01)
