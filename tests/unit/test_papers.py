@@ -19,6 +19,7 @@ from config.load import parse
 from config.settings import Settings
 from gateway import cli
 from gateway.errors import ANSWERS
+from gateway.metrics import Counts, Histogram, Metrics
 from loadtest.cli import engine
 from tests.unit.tree import PACKAGES, ROOT
 
@@ -45,10 +46,9 @@ def commands() -> Iterator[list[str]]:
 
 def declared_metrics() -> set[str]:
     """The metrics that the code declares, as a scrape names them."""
-    source = "".join((ROOT / "gateway" / name).read_text() for name in ("metrics.py", "gauges.py"))
-    counters = {f"{name}_total" for name in re.findall(r'Counts\(\s*"(kvgate_\w+)"', source)}
-    others = set(re.findall(r'(?:Histogram|gauge)\(\s*"(kvgate_\w+)"', source))
-    return counters | others
+    counted = {f.name + ("_total" if f.type == "counter" else "") for f in Metrics().collect()}
+    read = re.findall(r'gauge\(\s*"(kvgate_\w+)"', (ROOT / "gateway" / "gauges.py").read_text())
+    return counted | set(read)
 
 
 def test_the_configuration_of_the_readme_is_right_when_put_together() -> None:
@@ -94,9 +94,12 @@ def test_the_readme_names_every_error_code_that_a_client_may_read() -> None:
     assert codes == {answer.code for answer in ANSWERS.values() if answer.code} - NEVER_ANSWERED
 
 
-def test_every_metric_is_described_once() -> None:
-    described = re.findall(r"^\| `(kvgate_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.M)
-    assert sorted(described) == sorted(declared_metrics())
+def test_every_metric_is_described_once_with_its_labels() -> None:
+    rows = re.findall(r"^\| `(kvgate_\w+)` \| \w+ \| (.*?) ?\|", (ROOT / "docs" / "metrics.md").read_text(), re.M)
+    assert sorted(name for name, _ in rows) == sorted(declared_metrics())
+    labels = {name.removesuffix("_total"): told for name, told in rows}
+    kept = [kept for kept in vars(Metrics()).values() if isinstance(kept, Counts | Histogram)]
+    assert {each.name: labels[each.name] for each in kept} == {each.name: ", ".join(each.labels) for each in kept}
 
 
 @pytest.mark.parametrize("name", ["README.md", "deploy/prometheus/alerts.yaml", "deploy/grafana/kvgate.json"])
