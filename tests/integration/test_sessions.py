@@ -73,7 +73,7 @@ async def test_an_edited_message_is_a_fork_that_knows_what_it_shares(sessions: S
         assert (session.status, session.known_messages, session.memory) == ("fork", shared, b"abcdefgh")
 
 
-async def test_the_longest_branch_wins(sessions: Sessions) -> None:
+async def test_each_branch_is_found_by_its_own_messages(sessions: Sessions) -> None:
     await say(sessions, "ab")
     await say(sessions, "aX")
     await say(sessions, "abcd")
@@ -162,6 +162,12 @@ async def test_the_longest_idle_sessions_make_room(sessions: Sessions, store: St
     statuses = [(await sessions.load("acme", f"chat-{n}", chain("ab"))).status for n in range(5)]
     assert statuses == ["new", "new", "known", "known", "known"]
     assert await store.command("DBSIZE") == 4, "three sessions and the list"
+
+
+async def test_a_new_session_does_not_make_room_by_leaving(sessions: Sessions, store: Store) -> None:
+    await store.command("ZADD", "kvgate:1:{acme}:sessions", 10**15, "from-a-clock-that-ran-ahead")
+    await say(sessions, "a", limits=SessionLimits(live_sessions=1))
+    assert await store.command("ZRANGE", "kvgate:1:{acme}:sessions", 0, -1) == [b"chat"]
 
 
 async def test_many_new_sessions_at_once_stay_within_the_cap(sessions: Sessions, store: Store) -> None:
