@@ -109,6 +109,8 @@ class Pool:
 
     def _dispatch(self) -> None:
         """Serve those who wait, in order, as far as there is room for them."""
+        if not self._waiting:
+            return
         for future, waiting in list(self._waiting.items()):
             states = self._states()
             eligible = [state for state in states if state.eligible]
@@ -136,9 +138,10 @@ class Pool:
         return NoReplica("draining" if able and all(state.draining for state in able) else "unhealthy")
 
     def _grant(self, seat: Seat, demand: Demand) -> Lease:
-        probe = seat.breaker.state(self._clock()) == "half_open" and not seat.breaker.probing
-        if probe:
-            seat.breaker = breaker.probe(seat.breaker)
+        probe = False
+        if seat.breaker.open_until is not None:
+            probe = seat.breaker.state(self._clock()) == "half_open" and not seat.breaker.probing
+            seat.breaker = breaker.probe(seat.breaker) if probe else seat.breaker
         seat.enter(demand)
         return Lease(seat, demand, self._judge, probe=probe)
 

@@ -55,8 +55,8 @@ def select(
 ) -> str | None:
     """The name of the replica to use, or None if none has room. `tie` is any number that grows from call to call."""
     free = [state for state in replicas if state.eligible and not state.full and state.name not in exclude]
-    if not free:
-        return None
+    if len(free) < 2:
+        return free[0].name if free else None
     least = min(state.work_seconds for state in free)
     for state in free:
         if state.name == demand.home and state.work_seconds <= least + affinity_slack_seconds:

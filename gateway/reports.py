@@ -20,7 +20,9 @@ def answer_headers(
     """All headers of ours."""
     about = "" if planned.counted else "~"
     context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={len(planned.edits)}"
-    headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode()), *budget(balances)]
+    headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode())]
+    if balances:
+        headers += budget(balances)
     if local:
         headers.append((b"x-kvgate-budget", b"local"))
     return tuple(headers)
@@ -28,14 +30,16 @@ def answer_headers(
 
 def budget(balances: Sequence[Balance]) -> Iterator[Header]:
     """`x-ratelimit-*` of the tightest limit of each kind."""
-    for dimension, kind in KINDS.items():
-        known = [balance for balance in balances if balance.dimension == dimension and balance.mode == "enforce"]
-        if not known:
-            continue
-        tightest = min(known, key=lambda balance: balance.remaining)
-        yield b"x-ratelimit-limit-" + kind, b"%d" % tightest.limit
-        yield b"x-ratelimit-remaining-" + kind, b"%d" % tightest.remaining
-        yield b"x-ratelimit-reset-" + kind, duration(tightest.reset_seconds).encode()
+    tightest: dict[bytes, Balance] = {}
+    for balance in balances:
+        kind = KINDS.get(balance.dimension)
+        if kind is not None and balance.mode == "enforce":
+            known = tightest.get(kind)
+            tightest[kind] = balance if known is None or balance.remaining < known.remaining else known
+    for kind, balance in tightest.items():
+        yield b"x-ratelimit-limit-" + kind, b"%d" % balance.limit
+        yield b"x-ratelimit-remaining-" + kind, b"%d" % balance.remaining
+        yield b"x-ratelimit-reset-" + kind, duration(balance.reset_seconds).encode()
 
 
 def duration(seconds: float) -> str:
