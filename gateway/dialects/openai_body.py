@@ -4,6 +4,7 @@ Rule: only what the pipeline needs is decoded; everything else stays raw. Number
 engines accept them.
 """
 
+import re
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -61,6 +62,7 @@ _NONE_OWNED = (msgspec.UNSET,) * (len(OWNED) - 1)
 _hinted = attrgetter("session_id", "previous_response_id", "conversation", "prompt_cache_key", "metadata")
 _NO_HINTS_GIVEN = (None,) * 5
 _OPTIONS = msgspec.json.Decoder(StreamOptions | None)
+_MISSING = re.compile(r"missing required field `([^`]+)`")
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
 
 
@@ -70,8 +72,10 @@ def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at ")
-        param = path.strip("`").removeprefix("$.") or None
-        raise InvalidRequest(f"{what} in the request body{f' at `{param}`' if param else ''}.", param=param) from None
+        at = path.strip("`").removeprefix("$.")
+        missing = _MISSING.search(what)
+        param = at or (missing[1] if missing else None)
+        raise InvalidRequest(f"{what} in the request body{f' at `{at}`' if at else ''}.", param=param) from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
     except (RecursionError, UnicodeDecodeError):

@@ -79,6 +79,14 @@ def test_a_wrong_field_is_named_and_its_value_is_not_shown(fields: dict[str, obj
     assert SECRET_TEXT not in refused.value.message
 
 
+@pytest.mark.parametrize(("sent", "missing"), [(b'{"messages": []}', "model"), (b'{"model": "m"}', "messages")])
+def test_a_missing_field_is_named(sent: bytes, missing: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        OpenAIChat().parse(sent)
+    assert refused.value.param == missing
+    assert f"`{missing}`" in refused.value.message
+
+
 @pytest.mark.parametrize(
     "raw",
     [
