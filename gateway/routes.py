@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -91,7 +92,7 @@ class Routes:
         if probe is None and path != MODELS and not path.startswith(f"{MODELS}/"):
             raise errors.RouteNotFound("There is no such path here.")
         if request.method not in ("GET", "HEAD"):
-            raise errors.MethodNotAllowed(f"{path} takes GET only.", headers=((b"allow", b"GET, HEAD"),))
+            raise errors.MethodNotAllowed(f"{request.path} takes GET only.", headers=((b"allow", b"GET, HEAD"),))
         if probe is None:
             responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], self._models(request, path))
         else:
@@ -103,7 +104,7 @@ class Routes:
         caller = snapshot.tenants.identify(request.headers)
         if path == MODELS:
             return msgspec.json.encode(cards(snapshot, caller))
-        return msgspec.json.encode(card(snapshot, caller, path.removeprefix(f"{MODELS}/")))
+        return msgspec.json.encode(card(snapshot, caller, unquote(path.removeprefix(f"{MODELS}/"))))
 
     def _answer(self, fault: Fault, dialect: Dialect, request_id: str, responder: Responder) -> None:
         if responder.started:
