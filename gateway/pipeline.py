@@ -13,9 +13,9 @@ from gateway.call import Outcome, Request
 from gateway.clock import Clock
 from gateway.context import Context, Planned
 from gateway.dialects.base import Dialect
-from gateway.dispatch import Job
 from gateway.errors import Fault
 from gateway.forecast import Expected, Forecast, demands
+from gateway.job import Job
 from gateway.measure import Measure
 from gateway.passage import Opened, Passage
 from gateway.reports import answer_headers

@@ -4,8 +4,9 @@ Rule: an engine sees its pool's own key and headers that we made; nothing of a t
 `tenants.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from backends.demand import Phase
 from backends.engines import ENGINES
@@ -77,10 +78,10 @@ class ServedPool:
         for wire in self._wires.values():
             wire.transport.close()
 
-    async def open(self, replica: str, path: str, headers: bytes, body: bytes) -> Exchange:
+    def open(self, replica: str, path: bytes, headers: bytes, body: bytes) -> Coroutine[Any, Any, Exchange]:
         """Send a call to a replica and wait for the head of its answer. Raises `UpstreamFailed`."""
         wire = self._wires[replica]
-        return await wire.transport.open(wire.request(b"POST", path.encode("ascii"), headers, body))
+        return wire.transport.open(wire.request(b"POST", path, headers, body))
 
     async def get(self, replica: str, path: str) -> tuple[int, bytes]:
         """Status and body of a GET: health, models, metrics. Raises `UpstreamFailed`."""

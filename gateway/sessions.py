@@ -17,7 +17,6 @@ from gateway.store import Script, Store
 
 _LOAD = Script.load("gateway", "session_load")
 _SAVE = Script.load("gateway", "session_save")
-_RECORD = struct.Struct(">16sIB")
 _MOST_TOKENS = 2**32 - 1
 _ROLES = {role: number for number, role in enumerate(("", "system", "developer", "user", "assistant", "tool"))}
 
@@ -76,11 +75,13 @@ class Progress:
     begins_turn: bool = True
 
     def records(self) -> bytes:
-        """21 bytes a message, in order: digest, tokens (big-endian), role."""
-        tokens = self.tokens or (0,) * len(self.chain)
-        roles = self.roles or ("",) * len(self.chain)
-        rows = zip(self.chain, tokens, roles, strict=True)
-        return b"".join([_RECORD.pack(link, min(n, _MOST_TOKENS), _ROLES.get(role, 0)) for link, n, role in rows])
+        """21 bytes a message: all digests, then all token counts (big-endian, 4 bytes), then all roles (1 byte)."""
+        count = len(self.chain)
+        if len(self.tokens) not in (0, count) or len(self.roles) not in (0, count):
+            raise ValueError("tokens and roles go with the chain, message by message")
+        tokens = [min(n, _MOST_TOKENS) for n in self.tokens] or [0] * count
+        roles = bytes([_ROLES.get(role, 0) for role in self.roles]) or bytes(count)
+        return b"".join(self.chain) + struct.pack(f">{count}I", *tokens) + roles
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ FORBIDDEN: Final = OWNED[4:]
 class Dialect(Protocol):
     """One wire format."""
 
-    engine_path: str
+    engine_path: bytes
     """Where an engine serves it."""
 
     def parse(self, body: bytes) -> Call:

@@ -51,7 +51,7 @@ _DECODER = msgspec.json.Decoder(ChatBody, strict=False)
 class OpenAIChat(OpenAIDialect):
     """The dialect of chat completions."""
 
-    engine_path = "/v1/chat/completions"
+    engine_path = b"/v1/chat/completions"
 
     def parse(self, body: bytes) -> Call:
         chat = parsed(_DECODER, body)

@@ -33,7 +33,7 @@ _DECODER = msgspec.json.Decoder(CompletionBody, strict=False)
 class OpenAICompletions(OpenAIDialect):
     """The dialect of text completions."""
 
-    engine_path = "/v1/completions"
+    engine_path = b"/v1/completions"
 
     def parse(self, body: bytes) -> Call:
         completion = parsed(_DECODER, body)

@@ -22,7 +22,7 @@ _DECODER = msgspec.json.Decoder(EmbeddingBody, strict=False)
 class OpenAIEmbeddings(OpenAIDialect):
     """The dialect of embeddings."""
 
-    engine_path = "/v1/embeddings"
+    engine_path = b"/v1/embeddings"
 
     def parse(self, body: bytes) -> Call:
         embedding = parsed(_DECODER, body)

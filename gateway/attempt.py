@@ -1,0 +1,168 @@
+"""One try at one replica: the request out, its answer to the client, what was learned of the replica.
+
+Rule: the first byte to the client is the point of no return. Before it every failure is a fault that may be tried
+elsewhere; after it the stream ends well or with the dialect's error event, never silently.
+"""
+
+import asyncio
+from typing import Final
+
+from backends.breaker import Outcome as ReplicaOutcome
+from backends.engines.errors import classify
+from backends.exchange import Exchange, Head, UpstreamFailed
+from backends.lease import Lease
+from backends.sse import Scanner
+from gateway import errors
+from gateway.answers import renaming_of, told, usage_of
+from gateway.clock import Clock
+from gateway.delivery import Delivery
+from gateway.dialects.fields import edited
+from gateway.job import Job
+from gateway.metrics import Metrics
+from gateway.owned import owned_fields
+from gateway.pools import ServedPool
+from gateway.relay import Relay
+from gateway.responder import Header, Responder
+
+EVENT_STREAM: Final = b"text/event-stream"
+JSON: Final = b"application/json"
+STREAM_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+)
+BROKE_OFF: Final = "The engine broke off before the end of its answer."
+RETRY_SECONDS: Final = b"1"
+"""What a client is told to wait when every engine is busy: engines do not say."""
+
+
+class Attempt:
+    """One try. Made, run once, thrown away."""
+
+    __slots__ = ("_clock", "_delivery", "_job", "_lease", "_metrics", "_pool", "_responder")
+
+    def __init__(
+        self,
+        job: Job,
+        pool: ServedPool,
+        lease: Lease,
+        responder: Responder,
+        delivery: Delivery,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._job = job
+        self._pool = pool
+        self._lease = lease
+        self._responder = responder
+        self._delivery = delivery
+        self._metrics = metrics
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Answer the client. Raises an `EngineFault` if nothing has been sent to it; the lease is given back."""
+        outcome: ReplicaOutcome = "failure"
+        exchange: Exchange | None = None
+        try:
+            self._delivery.sent = True
+            exchange = await self._pool.open(self._lease.replica.name, self._path, self._headers, self._body)
+            outcome = await self._answered(exchange, exchange.head.result())
+        except UpstreamFailed as failure:
+            raise engine_fault(failure) from None
+        except (errors.EngineBusy, asyncio.CancelledError):
+            outcome = "neutral"
+            raise
+        finally:
+            if exchange is not None:
+                exchange.abort()  # does nothing to one that ended
+            self._lease.release(outcome)
+            self._metrics.attempts.add(1, self._pool.name, self._lease.replica.name, outcome)
+
+    @property
+    def _path(self) -> bytes:
+        return self._job.call.dialect.engine_path
+
+    @property
+    def _headers(self) -> bytes:
+        return b"x-request-id: %b\r\n%b" % (self._job.request_id.encode(), self._job.trace)
+
+    @property
+    def _body(self) -> bytes:
+        call, service = self._job.call, self._job.service
+        fields = owned_fields(call, service.caller, service.model.upstream_name, self._pool.features)
+        return edited(self._job.body, fields, call.present)
+
+    async def _answered(self, exchange: Exchange, head: Head) -> ReplicaOutcome:
+        kind = head.get(b"content-type") or JSON
+        if head.status >= 400:
+            return await self._refused(exchange, head)
+        if kind.startswith(EVENT_STREAM):
+            return await self._streamed(exchange)
+        body = await exchange.body()
+        self._delivery.usage = usage_of(body)
+        self._delivery.outcome = "ok"
+        if renaming := renaming_of(self._job):
+            body = body.replace(renaming.old, renaming.new, 1)
+        self._responder.reply(head.status, ((b"content-type", kind), *self._job.headers), body)
+        return "success"
+
+    async def _streamed(self, exchange: Exchange) -> ReplicaOutcome:
+        job, delivery = self._job, self._delivery
+        scanner = Scanner(strip_usage=not job.call.wants_usage, choices=job.call.choices)
+        relay = Relay(
+            self._responder,
+            (*STREAM_HEADERS, *job.headers),
+            scanner,
+            clock=self._clock,
+            gaps=self._metrics.itl.of(job.phase, self._pool.name),
+            on_first=self._lease.first_token,
+            renaming=renaming_of(job),
+        )
+        try:
+            verdict = await relay.run(exchange)
+        except asyncio.CancelledError:
+            if self._responder.started and not self._responder.gone:  # the gateway stops, the client is still there
+                self._break(scanner, errors.Draining("The gateway is being stopped."))
+            raise
+        finally:
+            delivery.usage, delivery.frames, delivery.first_at = scanner.usage, scanner.frames, relay.first_at
+        if verdict == "complete":
+            delivery.outcome = "ok"
+            self._responder.finish()
+            return "success"
+        delivery.outcome = "broken"
+        if verdict == "truncated":
+            self._break(scanner, errors.EngineBroke(BROKE_OFF))
+        else:
+            self._responder.finish()  # the engine's own error event has been passed on
+        return "failure"
+
+    def _break(self, scanner: Scanner, fault: errors.Fault) -> None:
+        """End a stream that cannot be continued: the dialect's error event, and no normal end after it."""
+        border = b"" if scanner.at_border else b"\n\n"  # only within a frame too long to be held back
+        self._responder.write(border + self._job.call.dialect.error_frame(errors.answer(fault)))
+        self._responder.finish()
+
+    async def _refused(self, exchange: Exchange, head: Head) -> ReplicaOutcome:
+        """An error status. What says something about the request reaches the client as it is."""
+        body = await exchange.body()
+        meaning = classify(self._pool.engine, head.status, body)
+        if meaning.busy:
+            retry = head.get(b"retry-after") or RETRY_SECONDS
+            raise errors.EngineBusy("The engines are busy.", headers=((b"retry-after", retry),))
+        if meaning.retryable:
+            raise errors.EngineError("The engine failed to answer.")
+        if head.status in (401, 403):
+            raise errors.EngineError("The engine did not accept the gateway's own credentials.")
+        self._delivery.outcome = "engine_refused"
+        answer = told(self._job, head.status, body)
+        self._responder.reply(head.status, ((b"content-type", JSON), *self._job.headers), answer)
+        return meaning.outcome
+
+
+def engine_fault(failure: UpstreamFailed) -> errors.EngineFault:
+    """A failed exchange as a fault."""
+    if failure.reason == "timeout":
+        return errors.EngineTimeout("The engine did not answer in time.")
+    if failure.before_reply:
+        return errors.EngineUnreachable("The engine could not be reached.")
+    return errors.EngineBroke(BROKE_OFF)

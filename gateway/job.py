@@ -1,0 +1,27 @@
+"""One call ready to be sent.
+
+Rule: nothing in it changes from one attempt to the next; what an attempt learns goes into the `Delivery`.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from backends.demand import Demand, Phase
+from gateway.call import Call
+from gateway.pools import ServedPool
+from gateway.responder import Header
+from gateway.service import Service
+
+
+class Job(msgspec.Struct, frozen=True):
+    """The rendered body, where it may go in order of preference, and what the head of its answer must carry."""
+
+    call: Call
+    service: Service
+    body: bytes
+    candidates: Sequence[tuple[ServedPool, Demand]]
+    phase: Phase
+    headers: tuple[Header, ...]
+    request_id: str
+    trace: bytes
