@@ -12,7 +12,7 @@ from gateway.counting import Counter
 from gateway.dialects.base import Dialect
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.dialects.openai_completions import OpenAICompletions
-from gateway.errors import Fault, InvalidRequest
+from gateway.errors import Fault, InvalidRequest, ModelNotFound
 from gateway.metrics import Metrics
 from gateway.service import Service
 from gateway.tenants import Caller
@@ -30,8 +30,9 @@ async def edits(config: Config, tenant: str, body: bytes) -> str:
     dialect = dialect_of(body)
     call = dialect.parse(body)
     model = config.model_named(call.model)
-    if model is None:
-        raise InvalidRequest(f"There is no model {call.model!r}; known: {', '.join(config.models)}.")
+    if model is None or model.name not in caller.may.models:
+        allowed = ", ".join(sorted(caller.may.models)) or "none"
+        raise ModelNotFound(f"There is no model {call.model!r} for {tenant}; it may use: {allowed}.")
     names = digests.of_messages(call.messages)
     service = Service(caller, model, (), Counter(counter(model.encoding)))
     planned = await Context(Metrics(), lambda _: 1.0).plan(call, service, Known(names))
