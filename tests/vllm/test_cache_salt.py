@@ -1,0 +1,38 @@
+"""Two tenants never share a cached prefix, and no client chooses its own salt."""
+
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from gateway.app import Gateway
+
+pytestmark = pytest.mark.vllm
+
+
+async def cached_tokens(gateway: Gateway, key: str, text: str, **fields: object) -> int:
+    """Of the prompt `text` sent with this key."""
+    async with httpx.AsyncClient(timeout=600) as client:
+        reply = await client.post(
+            f"http://127.0.0.1:{gateway.port}/v1/chat/completions",
+            headers={"authorization": f"Bearer {key}"},
+            json={"model": "smollm2", "messages": [{"role": "user", "content": text}], "max_tokens": 1, **fields},
+        )
+    reply.raise_for_status()
+    cached: int = reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return cached
+
+
+async def test_tenants_share_no_prefix(gateway: Gateway) -> None:
+    text = f"{uuid4()} " + "one two three four five " * 100
+    assert await cached_tokens(gateway, "sk-alice", text) == 0
+    assert await cached_tokens(gateway, "sk-alice", text) > 0
+    assert await cached_tokens(gateway, "sk-bob", text) == 0
+    assert await cached_tokens(gateway, "sk-bob", text) > 0
+
+
+async def test_a_client_cannot_choose_its_salt(gateway: Gateway) -> None:
+    text = f"{uuid4()} " + "six seven eight nine ten " * 100
+    assert await cached_tokens(gateway, "sk-alice", text, cache_salt="mine") == 0
+    assert await cached_tokens(gateway, "sk-alice", text, cache_salt="another") > 0
+    assert await cached_tokens(gateway, "sk-bob", text, cache_salt="mine") == 0
