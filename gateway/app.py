@@ -12,7 +12,7 @@ from functools import partial
 
 from config.model import Config
 from config.settings import Settings
-from gateway import embedded, gauges, sweeping
+from gateway import embedded, readings, sweeping
 from gateway.admin import Admin
 from gateway.books import Books
 from gateway.client_connection import Limits
@@ -89,7 +89,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         ends.push_async_callback(gateway.close_pools)
         server = front(gateway, settings)
         ends.callback(server.close)
-        gauges.register(metrics, store, gateway.pools, server)
+        readings.register(metrics, store, gateway.pools, server)
         admin = Admin(metrics, gateway.why_not_ready)
         ends.push_async_callback(admin.close)
         if settings.admin_socket is not None:
@@ -112,11 +112,11 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
 
 
 async def first_snapshot(configuring: Configuring, config: Config) -> Snapshot:
-    """The snapshot to start with. Raises `StartError` for an encoding that cannot be read."""
+    """The snapshot to start with. Raises `StartError`: an encoding cannot be read, an engine's key is not set."""
     try:
         return await configuring.snapshot(config)
     except (ValueError, OSError) as error:
-        raise StartError(f"a model's encoding cannot be read: {error}") from error
+        raise StartError(f"the configuration cannot be used here: {error}") from error
 
 
 async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -> Store:

@@ -39,7 +39,7 @@ class Configuring:
         self._background = background
 
     async def snapshot(self, config: Config, previous: Snapshot | None = None) -> Snapshot:
-        """What runs by `config`. Raises `ValueError` or `OSError` for an encoding that cannot be read."""
+        """What runs by `config`. Raises `ValueError` or `OSError`: an encoding cannot be read, a key is not set."""
         counters = await self._counters(config, previous)
         pools = self._pools(config, previous)
         made = Snapshot(

@@ -27,13 +27,20 @@ LOCK_NAME = "owner.lock"
 _SOCKET_PATH_LIMIT_BYTES = 100
 
 # $1 is the folder of the short link ("" if there is none), the rest is the server's command line. The shell waits
-# for the server, so the server's end is the shell's end and its exit code ours.
+# for the server, so the server's end is the shell's end and its exit code ours. Its second half reads the pipe, then
+# asks the server to go and, after 5 s, makes it. The naps are short because a nap outlives its shell, and holds the
+# folder's lock.
 _GUARD = """
 link=$1; shift
 exec 3<&0
 "$@" </dev/null 3<&- &
 server=$!
-{ read -r _ <&3; kill "$server"; } 2>/dev/null &
+{
+  read -r _ <&3
+  kill "$server"
+  n=0; while [ "$n" -lt 25 ]; do sleep 0.2; n=$((n + 1)); done
+  kill -9 "$server"
+} 2>/dev/null &
 reader=$!
 exec 3<&-
 wait "$server"; code=$?

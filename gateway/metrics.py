@@ -7,7 +7,7 @@ that labels cannot grow without bound.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -120,8 +120,21 @@ class UsedTotals:
         yield read
 
 
-Gauge = tuple[str, str, tuple[str, ...], Callable[[], Iterable[tuple[Labels, float]]]]
-"""Name, help, label names, and what reads the present values."""
+class Reading(NamedTuple):
+    """Values that are read when somebody scrapes. `counts`: they only grow."""
+
+    name: str
+    help: str
+    labels: Labels
+    read: Callable[[], Iterable[tuple[Labels, float]]]
+    counts: bool
+
+    def family(self) -> Metric:
+        kind = CounterMetricFamily if self.counts else GaugeMetricFamily
+        family: Metric = kind(self.name, self.help, labels=self.labels)
+        for labels, value in self.read():
+            family.add_metric(labels, value)  # type: ignore[attr-defined]  # both kinds have it
+        return family
 
 
 class Metrics(Collector):
@@ -154,7 +167,7 @@ class Metrics(Collector):
             "phase",
             "pool",
         )
-        self._gauges: list[Gauge] = []
+        self._readings: list[Reading] = []
         self._tenants: set[str] = set()
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -168,26 +181,25 @@ class Metrics(Collector):
         self._tenants.add(name)
         return name
 
-    def gauge(
+    def reading(
         self,
         name: str,
         description: str,
-        labels: tuple[str, ...],
+        labels: Labels,
         read: Callable[[], Iterable[tuple[Labels, float]]],
+        *,
+        counts: bool = False,
     ) -> None:
-        """A value that is read when somebody scrapes."""
-        self._gauges.append((name, description, labels, read))
+        """A value that somebody else keeps."""
+        self._readings.append(Reading(name, description, labels, read, counts))
 
     def collect(self) -> Iterator[Metric]:
         yield from self.used.families()
         for counted in vars(self).values():
             if isinstance(counted, Counts | Histogram):
                 yield counted.family()
-        for name, description, labels, read in self._gauges:
-            family = GaugeMetricFamily(name, description, labels=labels)
-            for values, value in read():
-                family.add_metric(values, value)
-            yield family
+        for reading in self._readings:
+            yield reading.family()
 
     def render(self) -> bytes:
         """The text exposition format."""

@@ -61,7 +61,7 @@ class ServedPool:
                 affinity_slack_seconds=routing.affinity_slack_seconds, max_waiting=routing.max_waiting
             ),
         )
-        key = settings.engine_key.read(environ) if settings.engine_key else None
+        key = engine_key(settings, environ)
         self._wires = {replica.name: _wire(replica, key, routing, clock) for replica in settings.replicas}
 
     def has(self, replica: str) -> bool:
@@ -89,6 +89,15 @@ class ServedPool:
         exchange = await wire.transport.open(wire.request(b"GET", path.encode("ascii"), b"", b""))
         head = await exchange.head
         return head.status, await exchange.body()
+
+
+def engine_key(settings: pools.Pool, environ: Mapping[str, str]) -> str | None:
+    """The pool's own key. Raises `ValueError` if the file names a variable that is not set."""
+    if settings.engine_key is None:
+        return None
+    if (key := settings.engine_key.read(environ)) is None:
+        raise ValueError(f"pools.{settings.name}.engine_key: set the variable {settings.engine_key.variable}")
+    return key
 
 
 def _wire(replica: pools.Replica, key: str | None, routing: Routing, clock: Clock) -> Wire:

@@ -47,8 +47,8 @@ def commands() -> Iterator[list[str]]:
 def declared_metrics() -> set[str]:
     """The metrics that the code declares, as a scrape names them."""
     counted = {f.name + ("_total" if f.type == "counter" else "") for f in Metrics().collect()}
-    read = re.findall(r'gauge\(\s*"(kvgate_\w+)"', (ROOT / "gateway" / "gauges.py").read_text())
-    return counted | set(read)
+    read = re.findall(r'reading\(\s*"(kvgate_\w+)"', (ROOT / "gateway" / "readings.py").read_text())
+    return counted | set(read) | {f"kvgate_store_{name}_total" for name in STORE_COUNTERS}
 
 
 def test_the_configuration_of_the_readme_is_right_when_put_together() -> None:

@@ -1,23 +1,11 @@
 """What a scraper reads: names, labels and cumulated buckets that Prometheus' own parser takes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.metrics import MAX_TENANTS, OTHER, TOKEN_SECONDS, TTFT_SECONDS, Labels, Metrics, Series
-
-Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def scraped(metrics: Metrics) -> Samples:
-    """Every sample by name and labels, as the scraper's parser sees them."""
-    families = text_string_to_metric_families(metrics.render().decode())
-    return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
-
-
-def labels(**given: str) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(given.items()))
+from tests.unit.gateway.scraping import labels, scraped
 
 
 def test_counters_add_up_by_label() -> None:
@@ -62,10 +50,10 @@ def test_bounds_ascend(bounds: Iterable[float]) -> None:
     assert sorted(set(bounds)) == list(bounds)
 
 
-def test_gauges_are_read_at_every_scrape() -> None:
+def test_readings_are_read_at_every_scrape() -> None:
     metrics = Metrics()
     now: list[tuple[Labels, float]] = []
-    metrics.gauge("kvgate_up", "1.", ("replica",), lambda: now)
+    metrics.reading("kvgate_up", "1.", ("replica",), lambda: now)
     assert ("kvgate_up", labels(replica="a")) not in scraped(metrics)
     now.append((("a",), 1.0))
     assert scraped(metrics)["kvgate_up", labels(replica="a")] == 1

@@ -1,0 +1,56 @@
+"""The metrics that are read when somebody scrapes: what the store, the pools and the front hold at that moment."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from gateway.metrics import Labels, Metrics
+from gateway.pools import ServedPool
+from gateway.server import Server
+from gateway.store import Store, StoreCounters
+
+Pools = Callable[[], Mapping[str, ServedPool]]
+Values = Iterable[tuple[Labels, float]]
+
+STORE_COUNTERS: Final[Mapping[str, str]] = {
+    "round_trips": "Batches sent to the store.",
+    "calls": "Commands sent to the store.",
+    "failures": "Commands that failed.",
+    "timeouts": "Commands not answered in time.",
+}
+
+
+def register(metrics: Metrics, store: Store, pools: Pools, server: Server) -> None:
+    """Add the readings of one gateway; `pools` gives those of the configuration in force."""
+    for name, description in STORE_COUNTERS.items():
+        read = partial(_counter, store.counters, name)
+        metrics.reading(f"kvgate_store_{name}", description, (), read, counts=True)
+    metrics.reading("kvgate_store_available", "1 while the store answers.", (), lambda: [((), float(store.available))])
+    metrics.reading("kvgate_connections", "Clients' connections.", (), lambda: [((), len(server.connections))])
+    metrics.reading("kvgate_requests_open", "Requests being served.", (), lambda: [((), len(server.tasks))])
+    metrics.reading("kvgate_in_flight", "Calls at a replica.", ("pool", "replica"), lambda: _in_flight(pools()))
+    metrics.reading("kvgate_replica_up", "1 for a replica that may be used.", ("pool", "replica"), lambda: _up(pools()))
+    metrics.reading(
+        "kvgate_replica_work_seconds", "Predicted work at a replica.", ("pool", "replica"), lambda: _work(pools())
+    )
+    metrics.reading("kvgate_waiting", "Calls that wait for a replica.", ("pool",), lambda: _waiting(pools()))
+
+
+def _counter(counters: StoreCounters, name: str) -> Values:
+    return [((), getattr(counters, name))]
+
+
+def _in_flight(pools: Mapping[str, ServedPool]) -> Values:
+    return [((name, s.name), s.in_flight) for name, pool in pools.items() for s in pool.pool.states()]
+
+
+def _up(pools: Mapping[str, ServedPool]) -> Values:
+    return [((name, s.name), float(s.eligible)) for name, pool in pools.items() for s in pool.pool.states()]
+
+
+def _work(pools: Mapping[str, ServedPool]) -> Values:
+    return [((name, s.name), s.work_seconds) for name, pool in pools.items() for s in pool.pool.states()]
+
+
+def _waiting(pools: Mapping[str, ServedPool]) -> Values:
+    return [((name,), pool.pool.waiting) for name, pool in pools.items()]
