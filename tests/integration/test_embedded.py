@@ -98,6 +98,16 @@ def test_it_goes_when_its_program_is_killed(tmp_path: Path) -> None:
     embedded.start(tmp_path).close()
 
 
+def test_it_goes_even_if_it_hangs_when_its_program_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = asyncio.run(server_pid(parent.stdout.readline().strip()))
+        os.kill(pid, signal.SIGSTOP)
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+    wait_until("the server to go", lambda: not running(pid))
+
+
 def test_it_goes_when_its_guard_and_its_program_are_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
