@@ -20,6 +20,7 @@ from config.settings import Settings
 from gateway import cli
 from gateway.errors import ANSWERS
 from gateway.metrics import Counts, Histogram, Metrics
+from gateway.readings import STORE_COUNTERS
 from loadtest.cli import engine
 from tests.unit.tree import PACKAGES, ROOT
 
