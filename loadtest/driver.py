@@ -2,11 +2,13 @@
 
 Rule: a step is due a step's time after the one before it, not after the loop got round to it, so that a coarse timer
 does not make the engine slow; only a backlog longer than `BACKLOG_SECONDS` (this process cannot keep up) is forgiven.
+Times come from the clock and not from the loop, which may keep whole milliseconds.
 """
 
 import asyncio
 from collections.abc import Sequence
 
+from gateway.clock import monotonic
 from loadtest.engine_settings import Plant
 from loadtest.meter import Meter
 from loadtest.scheduler import Scheduler, Step
@@ -66,16 +68,16 @@ class Driver:
 
     def _wake(self) -> None:
         if self._timer is None and not self.scheduler.idle:
-            self._begin(asyncio.get_running_loop().time())
+            self._begin(monotonic())
 
     def _begin(self, start_seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        step = self._plan(loop.time())
+        loop, now = asyncio.get_running_loop(), monotonic()
+        step = self._plan(now)
         if not step.shares:
             self._timer = loop.call_later(STALLED_RETRY_SECONDS, self._retry)
             return
         due = start_seconds + self._plant.roofline.seconds(step) / self._speed
-        self._timer = loop.call_at(due, self._finish, step, due)
+        self._timer = loop.call_later(max(0.0, due - now), self._finish, step, due)
 
     def _plan(self, now_seconds: float) -> Step:
         """A step in which the last runner preempted itself is empty; the next one admits it again."""
@@ -92,7 +94,7 @@ class Driver:
 
     def _finish(self, step: Step, due_seconds: float) -> None:
         self._timer = None
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         tokens = self.scheduler.finish(step, now)
         self._metrics.computed(step, tokens, now)
         for token in tokens:

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from xxhash import xxh3_64_intdigest
 
+from gateway.clock import monotonic
 from loadtest import faults, transfer, utterance
 from loadtest.driver import Driver
 from loadtest.engine_metrics import EngineMetrics
@@ -26,6 +27,8 @@ from loadtest.tgi_metrics import TgiMetrics
 from loadtest.tokenizer import Tokenizer
 from loadtest.utterance import Utterance, Wish
 
+SOON_SECONDS = 0.001
+
 
 class Emulator:
     """Everything that one engine holds. `die` is called when a fault says that the process goes away."""
@@ -38,6 +41,7 @@ class Emulator:
         self.driver = Driver(self.plant, settings.speed, self.metrics)
         self.metrics.watch(self.driver.scheduler)
         self.leases = transfer.Leases(settings.kv_lease_seconds)
+        self._expiry: asyncio.TimerHandle | None = None
         self.faults: tuple[Fault, ...] = tuple(map(faults.parse, settings.faults))
         self.die = die
         self.port = settings.port
@@ -47,6 +51,8 @@ class Emulator:
 
     def close(self) -> None:
         self.driver.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
 
     def faults_for(self, asked: str | None) -> list[Fault]:
         """The faults of the next request: those it asks for, and those that chance gives it. Raises `ValueError`."""
@@ -78,7 +84,7 @@ class Emulator:
 
     def work(self, key: Key, prompt: "array[int]", utterance: Utterance, **more: Any) -> Work:
         """The sequence that computes an utterance; `more` are fields of it."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         finish = "length" if utterance.finish == "length" else "stop"
         return Work(key, prompt + utterance.tokens, len(prompt), now, finish=finish, **more)
 
@@ -103,10 +109,10 @@ class Emulator:
 
     def hand_over(self, job: Job) -> None:
         """Keep the blocks of a prefill leg for the engine that will decode, and name them in the reply."""
-        work, loop = job.works[0], asyncio.get_running_loop()
-        self.leases.grant(job.unique_id, work, loop.time())
+        work = job.works[0]
+        self.leases.grant(job.unique_id, work, monotonic())
         job.transfer_params = transfer.handed_over(self.leases, job.unique_id, work, self.settings.host, self.port)
-        loop.call_later(self.settings.kv_lease_seconds, self._expire)
+        self._watch_leases()
 
     def give(self, params: Mapping[str, object]) -> int | None:
         """Another engine fetches blocks: how many tokens it gets; None: they are not here (any more)."""
@@ -118,9 +124,18 @@ class Emulator:
         return work.prompt_tokens
 
     def _expire(self) -> None:
-        for work in self.leases.expire(asyncio.get_running_loop().time()):
+        """A timer may fire a little early, so what is still held is looked at again."""
+        self._expiry = None
+        for work in self.leases.expire(monotonic()):
             self.metrics.transfer_expired()
             self.driver.unpin(work)
+        self._watch_leases()
+
+    def _watch_leases(self) -> None:
+        due = self.leases.next_expiry_seconds
+        if due is not None and self._expiry is None:
+            seconds = max(due - monotonic(), SOON_SECONDS)
+            self._expiry = asyncio.get_running_loop().call_later(seconds, self._expire)
 
 
 def _metrics(settings: Settings, plant: Plant) -> Meter:

@@ -31,6 +31,11 @@ class Leases:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def next_expiry_seconds(self) -> float | None:
+        """When the first lease ends; None: nothing is held."""
+        return min((lease.expires_seconds for lease in self._held.values()), default=None)
+
     def grant(self, request_id: str, sequence: Sequence, now_seconds: float) -> None:
         self._held[request_id] = Lease(sequence, now_seconds + self._lease_seconds)
 

@@ -15,7 +15,9 @@ def test_a_lease_is_fetched_once_and_only_by_its_names() -> None:
 
 def test_a_lease_expires_once() -> None:
     leases, work = Leases(30.0), sequence("a", range(4), 1)
+    assert leases.next_expiry_seconds is None
     leases.grant("r1", work, 0.0)
+    assert leases.next_expiry_seconds == 30.0
     assert leases.expire(29.9) == []
     assert leases.expire(30.0) == [work]
     assert leases.expire(31.0) == [] and leases.fetch(leases.engine_id, "r1") is None

@@ -1,7 +1,6 @@
 """Frames that no recording shows, as vLLM's source documents them."""
 
 from array import array
-from dataclasses import replace
 
 import pytest
 
@@ -15,14 +14,14 @@ from loadtest.wire_completions import CompletionWire
 PROMPT = array("I", [1, 2, 3])
 
 
-def job(**fields: bool) -> Job:
+def job(include_usage: bool = False, continuous_usage: bool = False, usage_details: bool = True) -> Job:
     """Two tokens, both out."""
     said = Utterance(array("I", [7, 8]), (Delta("content", "a"), Delta("content", " b")), "a b", "stop")
     choices = [
         Choice(PROMPT, "p", said, Sequence(Key("r", at), PROMPT + said.tokens, 3, 0.0, cached_tokens=0))
         for at in range(2)
     ]
-    made = replace(Job("cmpl-1", "r", 1, tuple(choices), 3, 16), **fields)
+    made = Job("cmpl-1", "r", 1, tuple(choices), 3, 16, False, include_usage, continuous_usage, usage_details)
     made.sent_tokens = [2, 2]
     return made
 
