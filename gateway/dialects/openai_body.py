@@ -64,6 +64,8 @@ _NO_HINTS_GIVEN = (None,) * 5
 _OPTIONS = msgspec.json.Decoder(StreamOptions | None)
 _MISSING = re.compile(r"missing required field `([^`]+)`")
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
+_SPELLED_OUT = re.compile(rb"\\u00[4-7]")
+"""A letter of ASCII written as an escape. No encoder does that; whoever does may be hiding a name."""
 
 
 def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
@@ -90,7 +92,7 @@ def present(raw: bytes, body: OpenAIBody) -> dict[str, bytes]:
         found |= {
             name: bytes(value) for name, value in zip(OWNED[1:], values, strict=True) if value is not msgspec.UNSET
         }
-    if any(raw.count(b'"%b"' % name.encode()) > 1 for name in found):
+    if any(raw.count(b'"%b"' % name.encode()) > 1 for name in found) or _SPELLED_OUT.search(raw):
         top_level(raw)  # the name may stand deeper, in a tool's schema: only the walk can tell
     return found
 
