@@ -3,7 +3,7 @@
 Rule: read without changing; the one thing rewritten is the model's name, so that the client reads the one it used.
 """
 
-from collections.abc import Mapping
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,18 +13,32 @@ from gateway.errors import ErrorReply
 from gateway.job import Job
 from gateway.relay import Renaming
 
-
-class _UsageOnly(msgspec.Struct):
-    usage: object = None
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-_USAGE = msgspec.json.Decoder(_UsageOnly)
+class _Details(msgspec.Struct):
+    cached_tokens: Count | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: Count
+    completion_tokens: Count | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Answer(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+_TRACE: Final = b'\\n  File \\"'
+"""How a stack trace begins inside a JSON string; some engines add one to what they say of a field."""
 
 
 def told(job: Job, status: int, body: bytes) -> bytes:
-    """The engine's own error object as it came; every other shape in the dialect's."""
+    """The engine's own error object as it came; every other shape, and what shows its code, in the dialect's."""
     error = read_error(status, body)
-    if error.spoken and body.lstrip().startswith(b'{"error":{'):
+    if error.spoken and body.lstrip().startswith(b'{"error":{') and _TRACE not in body:
         return body
     reply = ErrorReply(status, error.type or "invalid_request_error", None, error.message, error.param)
     return job.call.dialect.error(reply)
@@ -42,16 +56,10 @@ def renaming_of(job: Job) -> Renaming | None:
 def usage_of(body: bytes) -> Usage | None:
     """The usage of a whole answer; `None` if it has none that can be read."""
     try:
-        usage = _USAGE.decode(body).usage
+        usage = _ANSWER.decode(body).usage
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not isinstance(usage, Mapping) or not isinstance(usage.get("prompt_tokens"), int):
+    if usage is None:
         return None
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    completion = usage.get("completion_tokens")
-    return Usage(
-        usage["prompt_tokens"],
-        cached if isinstance(cached, int) else None,
-        completion if isinstance(completion, int) else 0,
-    )
+    details = usage.prompt_tokens_details
+    return Usage(usage.prompt_tokens, details.cached_tokens if details else None, usage.completion_tokens or 0)

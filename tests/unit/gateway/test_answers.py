@@ -1,0 +1,92 @@
+"""What is read out of an engine's answer, and what of its errors a client is told."""
+
+import json
+
+import pytest
+
+from backends.frames import Usage
+from gateway.answers import renaming_of, told, usage_of
+from gateway.counting import Counter
+from gateway.job import Job
+from gateway.service import Service
+from tests.unit.gateway.samples import call, caller, model
+
+
+def job(name: str = "demo", engine_name: str | None = None) -> Job:
+    body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Hi"}]}).encode()
+    service = Service(
+        caller(), model(*([("models/demo/engine_name", engine_name)] if engine_name else [])), (), Counter(len)
+    )
+    return Job(call(body), service, body, (), "decode", (), "r-1", b"")
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"prompt_tokens": 7, "completion_tokens": 3}, Usage(7, None, 3)),
+        ({"prompt_tokens": 7, "completion_tokens": 0}, Usage(7, None, 0)),
+        ({"prompt_tokens": 7}, Usage(7, None, 0)),
+        ({"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 0}}, Usage(7, 0, 0)),
+        ({"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": None}}, Usage(7, None, 0)),
+        ({"prompt_tokens": 7, "prompt_tokens_details": None}, Usage(7, None, 0)),
+        ({"prompt_tokens": True}, None),
+        ({"prompt_tokens": -1}, None),
+        ({"prompt_tokens": "7"}, None),
+        ({}, None),
+        (None, None),
+        ("x", None),
+    ],
+)
+def test_usage_of_a_whole_answer(usage: object, expected: Usage | None) -> None:
+    assert usage_of(json.dumps({"id": "x", "usage": usage}).encode()) == expected
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"usage":' + b"[" * 50_000])
+def test_an_answer_that_cannot_be_read_has_no_usage(body: bytes) -> None:
+    assert usage_of(body) is None
+
+
+def test_a_name_is_changed_back_only_where_it_differs() -> None:
+    assert renaming_of(job()) is None
+    renaming = renaming_of(job("gpt-4o-mini", "org/demo"))
+    assert renaming is not None
+    assert (renaming.old, renaming.new) == (b'"model":"org/demo"', b'"model":"gpt-4o-mini"')
+
+
+def test_an_engines_own_error_object_passes_as_it_came() -> None:
+    body = b'{"error":{"message":"temperature must be non-negative","type":"BadRequestError","param":null,"code":400}}'
+    assert told(job(), 400, body) is body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"object":"error","message":"no","type":"BadRequestError","param":"n","code":400}',
+        b'{"detail":[{"loc":["body","n"],"msg":"no","type":"int_parsing"}]}',
+        b'{"error":"no","error_type":"validation"}',
+        b"no",
+        b"",
+    ],
+)
+def test_every_other_shape_becomes_the_dialects(body: bytes) -> None:
+    error = json.loads(told(job(), 400, body))["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert isinstance(error["message"], str) and error["message"]
+
+
+def test_a_page_of_html_or_a_stack_trace_is_not_told() -> None:
+    traced = {
+        "error": {
+            "message": '1 validation error:\n\n  File "/opt/venv/app.py", line 3, in f\n    POST /v1',
+            "type": "x",
+        }
+    }
+    for body in (
+        b"<html>nginx at 10.0.0.7</html>",
+        json.dumps(traced).encode(),
+        json.dumps(traced, separators=(",", ":")).encode(),
+    ):
+        answer = told(job(), 400, body)
+        assert b"/opt/venv" not in answer
+        assert b"10.0.0.7" not in answer
+        assert json.loads(answer)["error"]["message"]
