@@ -39,13 +39,14 @@ class Seat:
     healthy: bool = True
     load: Load | None = None
     max_model_len: int | None = None
+    resting_until: float = 0.0
 
     def enter(self, demand: Demand) -> None:
         self.in_flight += 1
         self.prefill_seconds += demand.prefill_seconds
         self.decode_seconds += demand.decode_seconds
 
-    def state(self, ejected: bool) -> ReplicaState:
+    def state(self, ejected: bool, resting: bool = False) -> ReplicaState:
         return ReplicaState(
             self.replica.name,
             self.in_flight,
@@ -55,6 +56,7 @@ class Seat:
             self.draining,
             self.healthy,
             ejected,
+            resting,
         )
 
     def leave(self, prefill_seconds: float, decode_seconds: float) -> None:
@@ -93,6 +95,10 @@ class Lease:
         if self._probe:
             self._probe = False
             self._judge(self._seat, "success", True)
+
+    def rest(self, until: float) -> None:
+        """The replica asked to be left alone until then, on the pool's clock."""
+        self._seat.resting_until = max(self._seat.resting_until, until)
 
     def release(self, outcome: Outcome) -> None:
         """Give the lease back. The first outcome counts, later calls do nothing."""

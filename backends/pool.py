@@ -107,6 +107,10 @@ class Pool:
             timer.cancel()
             self._waiting.pop(answer, None)
 
+    def wake(self) -> None:
+        """Look at those who wait again: time alone may have made room. Called about twice a second."""
+        self._dispatch()
+
     def _dispatch(self) -> None:
         """Serve those who wait, in order, as far as there is room for them."""
         if not self._waiting:
@@ -154,9 +158,9 @@ class Pool:
         seats = self._seats.values()
         shut = [seat for seat in seats if seat.breaker.open_until is not None and not seat.breaker.admits(now)]
         if not shut:
-            return tuple([seat.state(ejected=False) for seat in seats])
+            return tuple([seat.state(False, seat.resting_until > now) for seat in seats])
         kept = self._kept(shut)
-        return tuple([seat.state(ejected=seat in shut and seat not in kept) for seat in seats])
+        return tuple([seat.state(seat in shut and seat not in kept, seat.resting_until > now) for seat in seats])
 
     def _kept(self, shut: Sequence[Seat]) -> Sequence[Seat]:
         """Those that stay in use although their breaker is open, so that the floor is kept: the soonest due first."""

@@ -30,6 +30,7 @@ class ReplicaState(NamedTuple):
     draining: bool = False
     healthy: bool = True
     ejected: bool = False
+    resting: bool = False
 
     @property
     def work_seconds(self) -> float:
@@ -37,7 +38,8 @@ class ReplicaState(NamedTuple):
 
     @property
     def full(self) -> bool:
-        return self.max_concurrent is not None and self.in_flight >= self.max_concurrent
+        """Whether it has no room just now: all slots are taken, or it asked to be left alone for a moment."""
+        return self.resting or (self.max_concurrent is not None and self.in_flight >= self.max_concurrent)
 
     @property
     def eligible(self) -> bool:

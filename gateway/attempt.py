@@ -5,6 +5,7 @@ elsewhere; after it the stream ends well or with the dialect's error event, neve
 """
 
 import asyncio
+import math
 from typing import Final
 
 from backends.breaker import Outcome as ReplicaOutcome
@@ -31,8 +32,11 @@ STREAM_HEADERS: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache"),
 )
 BROKE_OFF: Final = "The engine broke off before the end of its answer."
-RETRY_SECONDS: Final = b"1"
-"""What a client is told to wait when every engine is busy: engines do not say."""
+RETRY_SECONDS: Final = 1.0
+"""What a client is told to wait when every engine is busy and none of them says."""
+REST_SECONDS: Final = 0.2
+"""How long a replica that is busy is left alone when it does not say."""
+LONGEST_REST_SECONDS: Final = 30.0
 
 
 class Attempt:
@@ -147,8 +151,10 @@ class Attempt:
         body = await exchange.body()
         meaning = classify(self._pool.engine, head.status, body)
         if meaning.busy:
-            retry = head.get(b"retry-after") or RETRY_SECONDS
-            raise errors.EngineBusy("The engines are busy.", headers=((b"retry-after", retry),))
+            told_seconds = seconds_of(head.get(b"retry-after"))
+            self._lease.rest(self._clock() + min(told_seconds or REST_SECONDS, LONGEST_REST_SECONDS))
+            wait = b"%d" % math.ceil(told_seconds or RETRY_SECONDS)
+            raise errors.EngineBusy("The engines are busy.", headers=((b"retry-after", wait),))
         if meaning.retryable:
             raise errors.EngineError("The engine failed to answer.")
         if head.status in (401, 403):
@@ -157,6 +163,15 @@ class Attempt:
         answer = told(self._job, head.status, body)
         self._responder.reply(head.status, ((b"content-type", JSON), *self._job.headers), answer)
         return meaning.outcome
+
+
+def seconds_of(retry_after: bytes | None) -> float | None:
+    """A `Retry-After` in seconds; `None` for none, for a date and for what is neither."""
+    try:
+        seconds = float(retry_after or b"")
+    except ValueError:
+        return None
+    return seconds if 0 < seconds < math.inf else None
 
 
 def engine_fault(failure: UpstreamFailed) -> errors.EngineFault:

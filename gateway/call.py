@@ -13,7 +13,9 @@ from gateway.identity import NO_HINTS, SessionHints
 if TYPE_CHECKING:
     from gateway.dialects.base import Dialect
 
-Outcome = Literal["ok", "refused", "denied", "client_gone", "engine_refused", "engine_failed", "broken", "failed"]
+Outcome = Literal[
+    "ok", "refused", "denied", "client_gone", "client_slow", "engine_refused", "engine_failed", "broken", "failed"
+]
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):

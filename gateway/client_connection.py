@@ -198,6 +198,13 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._close()
 
+    def unread(self) -> None:
+        """The client does not read what it asked for."""
+        if self.responder is not None:
+            self.responder.too_slow()
+        else:
+            self.cut()
+
     def close_when_idle(self) -> None:
         if self.responder is None:
             self._close()

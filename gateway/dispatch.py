@@ -4,6 +4,10 @@ Rule: retries happen here only, before the first byte has gone to the client, fo
 have, within the attempts of one call. A lease is given back whatever happens.
 """
 
+import asyncio
+import random
+from typing import Final
+
 from backends.pool import Lease, NoReplica
 from config.routing import Routing
 from gateway import errors
@@ -14,6 +18,9 @@ from gateway.job import Job
 from gateway.metrics import Metrics
 from gateway.pools import ServedPool
 from gateway.responder import Responder
+
+JITTER_SECONDS: Final = 0.02
+"""Calls that failed together do not come back together."""
 
 
 class Dispatch:
@@ -34,6 +41,9 @@ class Dispatch:
             if isinstance(found, NoReplica):
                 raise fault if tried else no_replica(found)
             pool, lease = found
+            if not self._affordable(pool, retry=bool(tried)):
+                lease.release("neutral")
+                raise fault
             delivery.pool, delivery.replica = pool.name, lease.replica.name
             try:
                 return await Attempt(job, pool, lease, responder, delivery, self._metrics, self._clock).run()
@@ -41,7 +51,16 @@ class Dispatch:
                 if not failed.retryable or responder.started:
                     raise
                 fault, tried = failed, tried | {lease.replica.name}
+                await asyncio.sleep(random.random() * JITTER_SECONDS)
         raise fault
+
+    def _affordable(self, pool: ServedPool, *, retry: bool) -> bool:
+        """A first attempt always; a retry as far as the pool's budget goes."""
+        left = pool.retries.spent() if retry else pool.retries.earned()
+        if left is None:
+            return False
+        pool.retries = left
+        return True
 
     async def _lease(self, job: Job, tried: frozenset[str], deadline: float) -> tuple[ServedPool, Lease] | NoReplica:
         """A lease on the first candidate that can take the call; a busy one is waited for before the next is asked."""
@@ -56,7 +75,7 @@ class Dispatch:
 
 def no_replica(found: NoReplica) -> errors.Fault:
     """Why there is none: saturated and timed out are capacity that is in use, the rest is capacity that is missing."""
-    headers = ((b"retry-after", RETRY_SECONDS),)
+    headers = ((b"retry-after", b"%d" % RETRY_SECONDS),)
     if found.reason in ("saturated", "timeout"):
         return errors.Saturated("All engines of this model are in use.", headers=headers)
     return errors.NoReplica("No engine serves this model now.", headers=headers)

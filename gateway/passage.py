@@ -43,7 +43,7 @@ class Passage:
     @property
     def reached_engine(self) -> bool:
         """Whether an engine worked for this call in a way that is charged: a failed attempt is not."""
-        return self.delivery.sent and self.delivery.outcome in ("ok", "broken", "client_gone")
+        return self.delivery.sent and self.delivery.outcome in ("ok", "broken", "client_gone", "client_slow")
 
     def kv_read_bytes(self, used: Usage) -> int:
         """KV bytes re-read for what was used; worked out once."""

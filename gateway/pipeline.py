@@ -54,7 +54,7 @@ class Pipeline:
             passage.delivery.outcome = outcome_of(fault)
             raise
         except asyncio.CancelledError:
-            passage.delivery.outcome = "client_gone" if responder.gone else "broken"
+            passage.delivery.outcome = left(responder)
             if not responder.gone and not responder.started:
                 raise errors.Draining("The gateway is being stopped.") from None
         finally:
@@ -111,6 +111,13 @@ def cancel_when_gone(responder: Responder) -> None:
     task = asyncio.current_task()
     assert task is not None
     responder.on_gone = task.cancel
+
+
+def left(responder: Responder) -> Outcome:
+    """Why a call was cancelled: the client left, it did not read, or the gateway stops."""
+    if not responder.gone:
+        return "broken"
+    return "client_slow" if responder.slow else "client_gone"
 
 
 def outcome_of(fault: Fault) -> Outcome:

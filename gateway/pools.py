@@ -12,6 +12,7 @@ from backends.demand import Phase
 from backends.engines import ENGINES
 from backends.exchange import Exchange
 from backends.pool import Pool, PoolSettings, Replica
+from backends.retry import RetryBudget
 from backends.transport import Transport
 from config import pools
 from config.routing import Routing
@@ -47,6 +48,7 @@ class ServedPool:
         self.settings = settings
         self.name = settings.name
         self.tasks = Tasks(on_failure)
+        self.retries = RetryBudget()
         self.features = settings.features
         self.engine = ENGINES[settings.engine]
         slots = max(1, settings.max_concurrent // workers)
@@ -68,7 +70,8 @@ class ServedPool:
         return replica in self._wires
 
     def sweep(self) -> None:
-        """End what is past its time; called about twice a second."""
+        """End what is past its time and serve who waited for time to pass; called about twice a second."""
+        self.pool.wake()
         for wire in self._wires.values():
             wire.transport.sweep()
 

@@ -41,6 +41,7 @@ class Responder:
         "finished",
         "gone",
         "on_gone",
+        "slow",
         "source",
         "started",
         "status",
@@ -55,6 +56,7 @@ class Responder:
         self.started = False
         self.finished = False
         self.gone = False
+        self.slow = False
         self.on_gone: Callable[[], object] | None = None
         self.source: Source | None = None
 
@@ -92,6 +94,11 @@ class Responder:
             self.finished = True
             self.source = None
             self._line.cut()
+
+    def too_slow(self) -> None:
+        """Told by the connection: the client has left its stream unread for too long, the connection is cut."""
+        self.slow = True
+        self._line.cut()
 
     def client_left(self) -> None:
         """Told by the connection: the client is gone."""

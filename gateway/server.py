@@ -44,7 +44,7 @@ class Server:
             connection.timed_out()
         oldest = now - self.limits.unread_seconds
         for connection in [slow for slow in self.connections if slow.unread_since < oldest]:
-            connection.cut()
+            connection.unread()
 
     async def drain(self, seconds: float) -> bool:
         """Accept no more, let what runs end; true when all ended within `seconds`."""

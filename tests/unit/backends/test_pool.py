@@ -294,3 +294,28 @@ async def test_a_replica_due_for_a_probe_goes_to_the_one_who_waited_longest() ->
     assert isinstance(await first, Lease)
     assert not newcomer.done()
     newcomer.cancel()
+
+
+async def test_a_replica_that_asked_to_be_left_alone_is_passed_over_until_then() -> None:
+    clock = Hands()
+    pool = pool_of(2, room=8, clock=clock)
+    first = await leased(pool)
+    first.rest(clock.now + 5.0)
+    first.release("neutral")
+    assert {(await leased(pool)).replica.name for _ in range(4)} == {"b"}
+    clock.now = 5.1
+    assert (await leased(pool)).replica.name == "a"
+
+
+async def test_when_all_rest_calls_wait_and_are_served_once_the_time_is_over() -> None:
+    clock = Hands()
+    pool = pool_of(1, room=8, clock=clock)
+    lease = await leased(pool)
+    lease.rest(clock.now + 5.0)
+    lease.release("neutral")
+    task = await waiting(pool)
+    pool.wake()
+    assert not task.done()
+    clock.now = 5.1
+    pool.wake()
+    assert isinstance(await task, Lease)
