@@ -75,6 +75,10 @@ class ServedPool:
         for wire in self._wires.values():
             wire.transport.sweep()
 
+    @property
+    def open_connections(self) -> int:
+        return sum(wire.transport.open_connections for wire in self._wires.values())
+
     async def close(self) -> None:
         """Stop the probes and close every connection."""
         await self.tasks.close()
