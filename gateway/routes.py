@@ -6,6 +6,7 @@ Rule: a closed table. What is not in it is a 404 and is never forwarded; every r
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
@@ -39,6 +40,9 @@ PROBES: Final = {"/healthz": "ok", "/readyz": "ready"}
 """Also on this port, for load balancers that know no other."""
 PLAIN: Final[Dialect] = DIALECTS["/v1/chat/completions"]
 """Whose error shape is used where no dialect was asked for."""
+
+UNREAD: Final[Mapping[int, type[Fault]]] = {408: errors.ClientTooSlow, 413: errors.BodyTooLarge}
+"""What a request that could not be read to its end is told, where it is not simply malformed."""
 
 
 class Routes:
@@ -79,8 +83,9 @@ class Routes:
 
     def refuse(self, status: int, message: str, responder: Responder) -> None:
         """Answer what never became a request: malformed HTTP, too large, too slow."""
-        body = PLAIN.error(errors.ErrorReply(status, "invalid_request_error", None, message))
-        responder.reply(status, [JSON, (b"x-request-id", trace.request_id().encode())], body)
+        fault = UNREAD.get(status, errors.InvalidRequest)(message)
+        reply = replace(errors.answer(fault), status=status)
+        responder.reply(status, [JSON, (b"x-request-id", trace.request_id().encode())], PLAIN.error(reply))
 
     def _look_up(self, request: Request, path: str, request_id: str, responder: Responder) -> None:
         """The routes that cost no engine."""

@@ -69,10 +69,6 @@ class Call:
         self.hops = 0
         self.asking = False
 
-    def succeed(self, reply: object) -> None:
-        if not self.future.done():
-            self.future.set_result(reply)
-
     def fail(self, error: StoreError) -> None:
         if not self.future.done():
             self.future.set_exception(error)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.call import Request
 from gateway.routes import DIALECTS, normal
-from tests.unit.gateway.samples import BEARER, KEY
+from tests.unit.gateway.samples import BEARER, KEY, responder
 from tests.unit.gateway.wholes import Front
 
 JSON = {b"content-type": b"application/json"}
@@ -172,3 +172,14 @@ async def test_no_answer_repeats_the_key() -> None:
     front = Front()
     for path in ("/v1/models", "/v1/models/none", "/nowhere", "/v1/responses"):
         assert KEY.encode() not in await front.ask(request("GET", path))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(400, None), (408, "request_timeout"), (413, "request_too_large"), (431, None), (501, None)]
+)
+def test_what_never_became_a_request_is_answered_in_the_same_shape(code: int, expected: str | None) -> None:
+    to, line = responder(keep=False)
+    Front().routes.refuse(code, "Not like this.", to)
+    found = error(line.bytes)
+    assert (status(line.bytes), found["code"], found["message"]) == (code, expected, "Not like this.")
+    assert line.kept is False
