@@ -57,7 +57,8 @@ def identify(headers: Mapping[bytes, bytes], hints: SessionHints, tenant: str, m
 
 def _names_session(headers: Mapping[bytes, bytes]) -> bool:
     """Whether any header could name a session; most requests have none."""
-    return any(b"session" in name or b"thread-id" in name or b"conversation_id" in name for name in headers)
+    names = b" ".join(headers)
+    return b"session" in names or b"thread-id" in names or b"conversation_id" in names
 
 
 def _claims(headers: Mapping[bytes, bytes], hints: SessionHints) -> Iterator[tuple[str, str, str]]:
