@@ -5,6 +5,7 @@ state of its own. The tenants' port opens last and closes first.
 """
 
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from gateway.routes import Routes
 from gateway.secret import secret_of
 from gateway.server import Server
 from gateway.snapshot import Snapshot
-from gateway.store import Store, StoreSettings
+from gateway.store import Store, StoreSettings, StoreUnavailable
 from gateway.tasks import Tasks
 
 
@@ -128,7 +129,10 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
         url = server.url
     seconds = settings.store_timeout_seconds
     patience = StoreSettings(call_timeout_seconds=seconds, connect_timeout_seconds=max(1.0, seconds))
-    store = await Store.connect(url, tasks, patience)
+    try:
+        store = await Store.connect(url, tasks, patience)
+    except StoreUnavailable as error:
+        raise StartError(f"{error}; start it, or set KVGATE_STORE_URL to another store") from error
     ends.callback(store.close)
     for warning in store.warnings:
         log(logging.WARNING, "store", warning=warning)
@@ -151,7 +155,7 @@ async def listening(listen: Callable[[str, int], Awaitable[int]], host: str, por
     try:
         return await listen(host, port)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise StartError(
             f"cannot listen on {host}:{port}: {reason}; stop what uses it, or set {variable} to another port"
         ) from error
