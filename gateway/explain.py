@@ -5,6 +5,8 @@ Rule: the same parsing, counting and planning as in the pipeline; only its last 
 
 from collections.abc import Iterator
 
+import msgspec
+
 from config.model import Config
 from gateway import digests
 from gateway.context import Context, Known, Planned
@@ -12,7 +14,7 @@ from gateway.counting import Counter
 from gateway.dialects.base import Dialect
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.dialects.openai_completions import OpenAICompletions
-from gateway.errors import Fault, InvalidRequest, ModelNotFound
+from gateway.errors import InvalidRequest, ModelNotFound
 from gateway.metrics import Metrics
 from gateway.service import Service
 from gateway.tenants import Caller
@@ -40,17 +42,21 @@ async def edits(config: Config, tenant: str, body: bytes) -> str:
     return "\n".join([head, *report(planned, dialect.messages(call, names))])
 
 
+class _Shape(msgspec.Struct):
+    """What tells the formats apart."""
+
+    messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    prompt: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
 def dialect_of(body: bytes) -> Dialect:
-    """Chat if the body has messages, else a completion. Raises `InvalidRequest` if it is neither."""
-    faults: list[Fault] = []
-    for dialect in (OpenAIChat(), OpenAICompletions()):
-        try:
-            dialect.parse(body)
-        except Fault as fault:
-            faults.append(fault)
-        else:
-            return dialect
-    raise faults[0]
+    """A completion if the body has a prompt and no messages, else chat, whose parser says what is wrong."""
+    try:
+        shape = msgspec.json.decode(body, type=_Shape)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return OpenAIChat()
+    is_prompt = shape.messages is msgspec.UNSET and shape.prompt is not msgspec.UNSET
+    return OpenAICompletions() if is_prompt else OpenAIChat()
 
 
 def report(planned: Planned, messages: tuple[Message, ...]) -> Iterator[str]:
