@@ -1,0 +1,126 @@
+"""How the programs end: on a signal cleanly, and when they are killed without leaving anything behind."""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from config.load import load
+from gateway.demo import CONFIG_FILE
+from gateway.demo import KEY as DEMO_KEY
+from tests import program
+from tests.house import KEY
+from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, upstream
+
+
+async def gone(folder: Path) -> None:
+    """Wait until nothing that belongs to the folder runs any more."""
+    while program.processes_about(folder):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_cleanly(tmp_path: Path, signum: signal.Signals) -> None:
+    async with program.serving(program.file(tmp_path)) as running:
+        assert program.processes_about(tmp_path / "data"), "its store runs"
+        running.process.send_signal(signum)
+        assert await running.ended() == 0
+        assert not program.processes_about(tmp_path)
+
+
+async def test_killed_it_leaves_no_orphan(tmp_path: Path) -> None:
+    async with program.serving(program.file(tmp_path)) as running:
+        assert program.processes_about(tmp_path / "data")
+        running.process.kill()
+        await running.ended()
+        await gone(tmp_path)
+    async with program.serving(program.file(tmp_path)) as again:
+        again.process.send_signal(signal.SIGTERM)
+        assert await again.ended() == 0
+
+
+async def test_sigterm_lets_a_stream_end_and_the_budget_outlives_the_process(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def waits(peer: Peer) -> None:
+        await peer.send(CHUNKED, chunk(frame("one")))
+        await go_on.wait()
+        usage = frame(usage={"prompt_tokens": 30, "completion_tokens": 2})
+        await peer.send(chunk(frame("two", finish="stop")), chunk(usage), chunk(DONE), END)
+
+    async with upstream(waits) as up, program.serving(program.file(tmp_path, {"any": {"one": up.url}})) as running:
+        url = f"http://127.0.0.1:{running.port}/v1/chat/completions"
+        body = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        async with (
+            httpx.AsyncClient(verify=False, trust_env=False, timeout=30) as http,
+            http.stream("POST", url, json=body, headers={"authorization": f"Bearer {KEY}"}) as answer,
+        ):
+            pieces = answer.aiter_text()
+            assert "one" in await anext(pieces)
+            running.process.send_signal(signal.SIGTERM)
+            await refused(running.port)
+            go_on.set()
+            assert "".join([piece async for piece in pieces]).endswith("data: [DONE]\n\n")
+        assert await running.ended() == 0
+    async with upstream(waits) as up, program.serving(program.file(tmp_path, {"any": {"one": up.url}})) as again:
+        async with httpx.AsyncClient(verify=False, trust_env=False, timeout=30) as http:
+            url = f"http://127.0.0.1:{again.port}/v1/chat/completions"
+            whole = await http.post(url, json=body, headers={"authorization": f"Bearer {KEY}"})
+        left = int(whole.headers["x-ratelimit-limit-tokens"]) - int(whole.headers["x-ratelimit-remaining-tokens"])
+        assert left >= 32, "what the first process charged is still in use"
+
+
+async def refused(port: int) -> None:
+    """Wait until nobody listens there any more."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return
+        writer.close()
+        await asyncio.sleep(0.01)
+
+
+async def test_ctrl_c_ends_the_demo_and_all_it_started(tmp_path: Path) -> None:
+    require_free_ports()
+    process = await program.started(tmp_path, "demo", "--speed", "100")
+    try:
+        assert process.stdout is not None
+        said = ""
+        while "Ctrl-C" not in said:
+            line = (await process.stdout.readline()).decode()
+            assert line, "it ended before it was ready"
+            said += line
+        url = next(word for word in said.split() if word.startswith("http") and word.endswith("/v1"))
+        body = {"model": "demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 4}
+        async with httpx.AsyncClient(verify=False, trust_env=False, timeout=30) as http:
+            answer = await http.post(
+                f"{url}/chat/completions", json=body, headers={"authorization": f"Bearer {DEMO_KEY}"}
+            )
+        assert answer.status_code == 200
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+        assert (process.returncode, err) == (0, b"")
+        assert not program.processes_about(tmp_path)
+        require_free_ports()
+    finally:
+        if process.returncode is None:
+            os.kill(process.pid, signal.SIGKILL)
+            await process.communicate()
+
+
+def require_free_ports() -> None:
+    """The demo's engines have fixed ports; where one is taken there is nothing to see."""
+    for pool in load(CONFIG_FILE).pools.values():
+        for replica in pool.replicas:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", urlsplit(replica.url).port or 0))
+                except OSError:
+                    pytest.skip(f"the port of {replica.name} is taken on this machine")
