@@ -7,6 +7,7 @@ come once, patience is long, engines run fast, unless the test says otherwise.
 import asyncio
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -125,8 +126,10 @@ def events(body: bytes | str) -> list[str]:
 
 
 def sampled(text: str, name: str, **labels: str) -> float:
-    """The sum of the samples of that name and those labels in a text exposition."""
-    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    """The sum of the samples of that name and those labels; a name that the exposition does not have is a defect."""
+    families = list(text_string_to_metric_families(text))
+    assert re.sub(r"_(total|count|sum|bucket)$", "", name) in {family.name for family in families}, name
+    samples = (sample for family in families for sample in family.samples)
     return sum(sample.value for sample in samples if sample.name == name and labels.items() <= sample.labels.items())
 
 

@@ -11,7 +11,7 @@ async def test_another_engine_takes_the_call_and_nobody_is_blamed(valkey: Embedd
         answers = [await running.chat(f"call {number}") for number in range(20)]
         assert {answer.status_code for answer in answers} == {200}
         await running.nothing_left()
-        assert await running.metric("kvgate_attempts_total", replica="one", outcome="neutral") >= 6
+        assert await running.metric("kvgate_attempts_total", replica="one", outcome="neutral") >= 1
         assert await running.metric("kvgate_attempts_total", outcome="failure") == 0
         assert await running.metric("kvgate_replica_up", replica="one") == 1
 

@@ -35,4 +35,4 @@ async def test_scripts_that_are_flushed_are_sent_again(valkey: embedded.Embedded
         await running.gateway.store.command("SCRIPT", "FLUSH", "SYNC")
         assert (await running.chat()).status_code == 200
         await running.nothing_left()
-        assert await running.metric("kvgate_store_failures") == 0
+        assert await running.metric("kvgate_store_failures_total") == 0

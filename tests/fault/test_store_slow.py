@@ -22,7 +22,7 @@ async def test_calls_are_served_within_the_local_allowance_and_flagged(valkey: E
         assert answer.text.endswith("data: [DONE]\n\n")
         await running.quiet()
         assert await running.metric("kvgate_sessions_total", found="unread") == 1
-        assert await running.metric("kvgate_store_timeouts") > 0
+        assert await running.metric("kvgate_store_timeouts_total") > 0
         assert await running.metric("kvgate_store_unwritten_total", what="settle") == 1
 
         proxy.answering.set()
