@@ -83,6 +83,5 @@ class Sequence:
         self.running = False
         self.computed_tokens = 0
         self.external_tokens = 0
-        self.published_blocks = 0
         self.blocks = []
         self.preemptions += 1

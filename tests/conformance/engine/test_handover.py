@@ -77,10 +77,18 @@ async def test_recompute_policy_answers_without_the_other_engine(engine: Engine)
         assert b"nixl_num_failed_transfers_total" in lone.emulator.metrics.scrape()
 
 
-async def test_a_lease_that_nobody_claims_expires() -> None:
+@pytest.mark.parametrize("copies", [1, 2])
+async def test_a_lease_that_nobody_claims_expires(copies: int) -> None:
+    """Of several choices only the first is kept."""
     async with serve(RECORDED.model_copy(update={"kv_lease_seconds": 0.01})) as engine:
-        await prefill(engine)
+        await send(engine.port, changed(request(FOLDER, "pd_basic_1_prefill"), n=copies))
         while len(engine.emulator.leases):  # noqa: ASYNC110  # the engine has no event for what nobody waits for
             await asyncio.sleep(0.005)
         assert engine.emulator.driver.scheduler.pool.used == 0
         assert b'nixl_num_kv_expired_reqs_total{engine="0",model_name="tiny"} 1.0' in engine.emulator.metrics.scrape()
+
+
+async def test_a_prefill_leg_that_breaks_keeps_nothing(engine: Engine) -> None:
+    raw = changed(request(FOLDER, "pd_basic_1_prefill"), kvgate_fault="error=after:1")
+    assert (await send(engine.port, raw)).status == 500
+    assert engine.emulator.driver.scheduler.pool.used == 0 == len(engine.emulator.leases)

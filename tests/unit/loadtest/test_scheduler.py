@@ -115,6 +115,27 @@ def test_the_tail_is_preempted_and_computes_everything_anew() -> None:
     assert last.finished
 
 
+def test_nobody_is_admitted_on_a_step_that_preempted_even_if_there_is_room() -> None:
+    scheduler = Scheduler(limits(blocks=4, max_sequences=2, by_priority=True, prefix_caching=False))
+    scheduler.add(sequence("first", range(8), 4))
+    scheduler.add(last := sequence("last", range(100, 108), 4, priority=5))
+    scheduler.finish(scheduler.begin(0.0), 1.0)
+    scheduler.add(urgent := sequence("urgent", range(2), 1, priority=-1))
+    preempting = scheduler.begin(1.0)
+    assert (preempting.preempted, preempting.admitted) == ((last,), ())
+    assert scheduler.pool.fits(1), "there was room for the urgent one"
+    scheduler.finish(preempting, 2.0)
+    assert scheduler.begin(2.0).admitted == (urgent,)
+
+
+def test_the_preempted_comes_back_before_those_who_wait() -> None:
+    scheduler = Scheduler(limits(blocks=5, max_sequences=2, prefix_caching=False))
+    for name, start in (("first", 0), ("last", 100), ("waiting", 200)):
+        scheduler.add(sequence(name, range(start, start + 8), 8))
+    admitted = [work.key.request for step in run(scheduler) for work in step.admitted]
+    assert admitted[:4] == ["first", "last", "last", "waiting"]
+
+
 def test_priorities_decide_who_comes_first_and_who_gives_way() -> None:
     scheduler = Scheduler(limits(max_sequences=1, by_priority=True))
     for name, priority in (("late", 5), ("soon", -1), ("normal", 0)):
