@@ -60,10 +60,11 @@ class ClientConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._head_bytes = 0
+        self._stalled_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._in_head = False
+        self._in_body = False
         self._refused = False
         self._costs = False
         self._waiting: deque[Request] = deque()
@@ -81,6 +82,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        self._stalled_bytes += len(data)  # the parser's callbacks set it back whenever the request gets on
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -89,8 +91,7 @@ class ClientConnection(asyncio.Protocol):
             raise error.__context__ or error from None
         except httptools.HttpParserError:
             self._refuse(400, "The request is not well-formed HTTP/1.1.")
-        self._head_bytes += len(data)
-        if self._in_head and self._head_bytes > self._limits.head_bytes:
+        if self._stalled_bytes > self._limits.head_bytes:
             self._refuse(431, f"The request head is longer than {self._limits.head_bytes} bytes.")
 
     def eof_received(self) -> bool:
@@ -118,7 +119,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._url, self._headers, self._body = b"", {}, []
-        self._head_bytes = self._body_bytes = 0
+        self._body_bytes = 0
         self._in_head = True
         self.deadline = self._server.clock() + self._limits.head_seconds
 
@@ -126,11 +127,14 @@ class ClientConnection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            return  # a trailer: what comes after the body says nothing about who sent it
         name = name.lower()
         self._headers[name] = self._headers[name] + b", " + value if name in self._headers else value
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, self._in_body = False, True
+        self._stalled_bytes = 0
         self.deadline = self._server.clock() + self._limits.body_seconds
         if int(self._headers.get(b"content-length", b"0")) > self._limits.body_bytes:
             self._too_large()
@@ -139,9 +143,13 @@ class ClientConnection(asyncio.Protocol):
         elif self._headers.get(b"expect", b"").lower() == b"100-continue":
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def on_chunk_header(self) -> None:
+        self._stalled_bytes = 0
+
     def on_body(self, data: bytes) -> None:
         if self._refused:
             return
+        self._stalled_bytes = 0
         self._body_bytes += len(data)
         self._body.append(data)
         if self._body_bytes > self._limits.body_bytes:
@@ -150,6 +158,8 @@ class ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._refused:
             return
+        self._in_body = False
+        self._stalled_bytes = 0
         self.deadline = float("inf")
         version = self._parser.get_http_version()
         request = Request(
@@ -193,7 +203,7 @@ class ClientConnection(asyncio.Protocol):
 
     def timed_out(self) -> None:
         """Past the deadline: nothing asked yet is closed quietly, half a request is answered with a 408."""
-        if self._in_head or self._body:
+        if self._in_head or self._in_body:
             self._refuse(408, "The request was not complete in time.")
         else:
             self._close()
