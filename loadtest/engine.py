@@ -1,4 +1,4 @@
-"""The emulated engine: a server that behaves like vLLM (or, by `kind`, like TGI) on the wire, without a GPU.
+"""The emulated engine: a server that behaves like vLLM on the wire, without a GPU (by `kind` like TGI, not verified).
 
 Rule: one application per engine, everything it holds in one `Emulator`; a middleware turns refusals, unknown routes and
 missing keys into the replies that the real server gives.
