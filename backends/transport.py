@@ -49,29 +49,23 @@ class Transport:
         A kept-alive connection that dies before any byte was stale: the request goes out once more on a fresh one.
         Raises `UpstreamFailed`; cancelling closes the connection.
         """
+        kept = self._kept()
         try:
-            return await self._headed(await self._sent(data, fresh=False))
+            return await self._headed(kept or await self._connected(), data, reused=kept is not None)
         except UpstreamFailed as failure:
             if not failure.stale:
                 raise
-        return await self._headed(await self._sent(data, fresh=True))
+        return await self._headed(await self._connected(), data, reused=False)
 
-    async def _headed(self, exchange: Exchange) -> Exchange:
+    async def _headed(self, connection: Connection, data: bytes, *, reused: bool) -> Exchange:
+        exchange = Exchange(connection, reused=reused)
+        self._busy.add(connection)
+        connection.send(exchange, data, self._clock() + self._first_byte_seconds)
         try:
             await exchange.head
         except asyncio.CancelledError:
             exchange.abort()
             raise
-        return exchange
-
-    async def _sent(self, data: bytes, *, fresh: bool) -> Exchange:
-        connection = None if fresh else self._kept()
-        reused = connection is not None
-        if connection is None:
-            connection = await self._connected()
-        exchange = Exchange(connection, reused=reused)
-        self._busy.add(connection)
-        connection.send(exchange, data, self._clock() + self._first_byte_seconds)
         return exchange
 
     def _kept(self) -> Connection | None:

@@ -118,10 +118,14 @@ class Denied:
     store_down: bool = False
 
 
+def remaining(limit: Limit, in_use: int) -> int:
+    """Whole units left when so many micro-units are in use; never below 0."""
+    return max(0, limit.capacity - -(-in_use // scale_of(limit)))
+
+
 def _balance(limit: Limit, in_use: int) -> Balance:
-    scale = scale_of(limit)
-    remaining = max(0, limit.capacity - -(-in_use // scale))
-    return Balance(limit.label, limit.dimension, limit.mode, limit.capacity, remaining, drain_seconds(limit, in_use))
+    left, seconds = remaining(limit, in_use), drain_seconds(limit, in_use)
+    return Balance(limit.label, limit.dimension, limit.mode, limit.capacity, left, seconds)
 
 
 def denial(

@@ -4,6 +4,8 @@ Rule: memory of one process, expendable at any moment; it begins with the defaul
 from the cost model of the pool's hardware and decide phases, never charges.
 """
 
+import random
+
 import msgspec
 
 from backends.demand import Demand
@@ -17,6 +19,9 @@ MAX_LEARNED = 10_000
 """Pairs of tenant and model that are remembered; the oldest are forgotten first."""
 
 
+WELL_KNOWN = 128.0
+SAMPLED = 0.125
+"""Once this many replies are known, one in eight is looked at: a quantile does not need them all."""
 UNLEARNED_RATIO = LearnedRatio()
 UNLEARNED_REPLY = Quantile()
 
@@ -73,7 +78,11 @@ class Forecast:
             self._learn_reply(service.key, used.decode_tokens // max(1, call.choices))
 
     def _learn_reply(self, key: tuple[str, str], tokens: int) -> None:
-        self._replies[key] = self._replies.pop(key, UNLEARNED_REPLY).observe(tokens)
+        known = self._replies.get(key, UNLEARNED_REPLY)
+        if known.total >= WELL_KNOWN and random.random() > SAMPLED:
+            return
+        self._replies.pop(key, None)
+        self._replies[key] = known.observe(tokens)
         while len(self._replies) > MAX_LEARNED:
             self._replies.pop(next(iter(self._replies)))
 

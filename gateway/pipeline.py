@@ -86,14 +86,13 @@ class Pipeline:
         heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
         passage.phase = "prefill" if heavy else "decode"
         order = candidates(service.pools, wanted, passage.phase, home, cold_seconds)
-        grant = opened.grant
         return Job(
             call=passage.call,
             service=service,
             body=body,
             candidates=order,
             phase=passage.phase,
-            headers=answer_headers(passage.request_id, planned, grant.balances, local=grant.local),
+            headers=answer_headers(passage.request_id, planned, opened.grant),
             request_id=passage.request_id,
             trace=carried,
         )

@@ -6,7 +6,8 @@ as far as it has words for them.
 
 from collections.abc import Iterator, Sequence
 
-from budgets.ledger import Balance
+from budgets.grant import Grant, drain_seconds, remaining
+from budgets.limit import Limit
 from gateway.context import Planned
 from gateway.responder import Header
 
@@ -14,32 +15,31 @@ KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
 """The dimensions that OpenAI's headers have names for."""
 
 
-def answer_headers(
-    request_id: str, planned: Planned, balances: Sequence[Balance], *, local: bool
-) -> tuple[Header, ...]:
+def answer_headers(request_id: str, planned: Planned, grant: Grant) -> tuple[Header, ...]:
     """All headers of ours."""
     about = "" if planned.counted else "~"
     context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={len(planned.edits)}"
     headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode())]
-    if balances:
-        headers += budget(balances)
-    if local:
+    if grant.in_use:
+        headers += budget(grant.scope.limits, grant.in_use)
+    if grant.local:
         headers.append((b"x-kvgate-budget", b"local"))
     return tuple(headers)
 
 
-def budget(balances: Sequence[Balance]) -> Iterator[Header]:
-    """`x-ratelimit-*` of the tightest limit of each kind."""
-    tightest: dict[bytes, Balance] = {}
-    for balance in balances:
-        kind = KINDS.get(balance.dimension)
-        if kind is not None and balance.mode == "enforce":
-            known = tightest.get(kind)
-            tightest[kind] = balance if known is None or balance.remaining < known.remaining else known
-    for kind, balance in tightest.items():
-        yield b"x-ratelimit-limit-" + kind, b"%d" % balance.limit
-        yield b"x-ratelimit-remaining-" + kind, b"%d" % balance.remaining
-        yield b"x-ratelimit-reset-" + kind, duration(balance.reset_seconds).encode()
+def budget(limits: Sequence[Limit], in_use: Sequence[int]) -> Iterator[Header]:
+    """`x-ratelimit-*` of the tightest limit of each kind; `in_use` are the ledger's micro-units."""
+    tightest: dict[bytes, tuple[int, Limit, int]] = {}
+    for limit, used in zip(limits, in_use, strict=True):
+        kind = KINDS.get(limit.dimension)
+        if kind is not None and limit.mode == "enforce":
+            left = remaining(limit, used)
+            if kind not in tightest or left < tightest[kind][0]:
+                tightest[kind] = left, limit, used
+    for kind, (left, limit, used) in tightest.items():
+        yield b"x-ratelimit-limit-" + kind, b"%d" % limit.capacity
+        yield b"x-ratelimit-remaining-" + kind, b"%d" % left
+        yield b"x-ratelimit-reset-" + kind, duration(drain_seconds(limit, used)).encode()
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gateway.dialects.base import LIMIT_FIELDS, OWNED
+from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS
 from gateway.dialects.fields import top_level
 from gateway.errors import InvalidRequest
 from gateway.identity import NO_HINTS, SessionHints
@@ -57,8 +57,8 @@ class OpenAIBody(msgspec.Struct, kw_only=True):
 
 
 Body = TypeVar("Body", bound=OpenAIBody)
-_owned = attrgetter(*OWNED[1:])
-_NONE_OWNED = (msgspec.UNSET,) * (len(OWNED) - 1)
+_seldom = attrgetter(*FORBIDDEN)
+_NONE_SELDOM = (msgspec.UNSET,) * len(FORBIDDEN)
 _hinted = attrgetter("session_id", "previous_response_id", "conversation", "prompt_cache_key", "metadata")
 _NO_HINTS_GIVEN = (None,) * 5
 _OPTIONS = msgspec.json.Decoder(StreamOptions | None)
@@ -87,13 +87,24 @@ def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
 def present(raw: bytes, body: OpenAIBody) -> dict[str, bytes]:
     """The owned fields that the client sent, as raw JSON. Raises `InvalidRequest` if one was sent twice."""
     found = {"model": b""}
-    values = _owned(body)
-    if values != _NONE_OWNED:
-        found |= {
-            name: bytes(value) for name, value in zip(OWNED[1:], values, strict=True) if value is not msgspec.UNSET
-        }
-    if any(raw.count(b'"%b"' % name.encode()) > 1 for name in found) or _SPELLED_OUT.search(raw):
-        top_level(raw)  # the name may stand deeper, in a tool's schema: only the walk can tell
+    for name, value in (
+        ("max_tokens", body.max_tokens),
+        ("max_completion_tokens", body.max_completion_tokens),
+        ("stream_options", body.stream_options),
+    ):
+        if value is not msgspec.UNSET:
+            found[name] = bytes(value)
+    values = _seldom(body)
+    if values != _NONE_SELDOM:
+        given = zip(FORBIDDEN, values, strict=True)
+        found |= {name: bytes(value) for name, value in given if value is not msgspec.UNSET}
+    if b"\\u00" in raw and _SPELLED_OUT.search(raw):
+        top_level(raw)
+        return found
+    for name in found:
+        if raw.count(b'"%b"' % name.encode()) > 1:
+            top_level(raw)  # the name may stand deeper, in a tool's schema: only the walk can tell
+            break
     return found
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from budgets.ledger import Balance
+from budgets.grant import MICRO, Grant, Scope
+from budgets.limit import Limit
 from gateway.context import Planned
 from gateway.reports import answer_headers, budget, duration
 from policies.edit import DropMessages
@@ -36,39 +37,39 @@ def test_durations(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
 
 
-def balance(dimension: str, limit: int, remaining: int, mode: str = "enforce", seconds: float = 1.5) -> Balance:
-    return Balance("x", dimension, mode, limit, remaining, seconds)  # type: ignore[arg-type]
+def limit(dimension: str, amount: int, per_seconds: float, mode: str = "enforce") -> Limit:
+    fields = {"dimension": dimension, "amount": amount, "per_seconds": per_seconds, "mode": mode}
+    return Limit.model_validate(fields)
 
 
 def test_the_tightest_limit_of_each_kind_is_told() -> None:
-    balances = [
-        balance("total_tokens", 1000, 900),
-        balance("total_tokens", 100, 7, seconds=0.012),
-        balance("total_tokens", 10, 0, mode="shadow"),
-        balance("requests", 60, 59),
-        balance("kv_read_bytes", 5, 1),
+    limits = [
+        limit("total_tokens", 1000, 60),
+        limit("total_tokens", 100, 10),
+        limit("total_tokens", 10, 60, mode="shadow"),
+        limit("requests", 60, 60),
+        limit("kv_read_bytes", 5, 60),
     ]
-    assert dict(budget(balances)) == {
+    in_use = [100 * MICRO, 93 * MICRO - 1, 10 * MICRO, 3 * MICRO // 2, 4]
+    assert dict(budget(limits, in_use)) == {
         b"x-ratelimit-limit-requests": b"60",
-        b"x-ratelimit-remaining-requests": b"59",
+        b"x-ratelimit-remaining-requests": b"58",
         b"x-ratelimit-reset-requests": b"1.5s",
         b"x-ratelimit-limit-tokens": b"100",
         b"x-ratelimit-remaining-tokens": b"7",
-        b"x-ratelimit-reset-tokens": b"12ms",
+        b"x-ratelimit-reset-tokens": b"9.3s",
     }
-
-
-def test_without_limits_nothing_is_told() -> None:
-    assert list(budget([])) == []
 
 
 def test_the_context_is_told_and_an_estimate_is_marked() -> None:
     counted = Planned((EDIT,), 900, 300, EMPTY, counted=True)
     guessed = Planned((), 12, 12, EMPTY, counted=False)
-    assert dict(answer_headers("id-1", counted, [], local=False)) == {
+    scope = Scope("acme", (limit("total_tokens", 100, 60),))
+    assert dict(answer_headers("id-1", counted, Grant("l", Scope("acme", ()), {}))) == {
         b"x-request-id": b"id-1",
         b"x-kvgate-context": b"original=900;sent=300;edits=1",
     }
-    headers = dict(answer_headers("id-1", guessed, [], local=True))
+    headers = dict(answer_headers("id-1", guessed, Grant("l", scope, {}, local=True)))
     assert headers[b"x-kvgate-context"] == b"original=~12;sent=~12;edits=0"
     assert headers[b"x-kvgate-budget"] == b"local"
+    assert b"x-ratelimit-limit-tokens" not in headers
