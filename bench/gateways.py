@@ -126,8 +126,11 @@ def ask(gateway: Gateway, *, stream: bool) -> bytes:
         return bytes(answer.read())
 
 
-def smoke(gateway: Gateway) -> str | None:
-    """What is wrong with a streamed answer, None if nothing is: three stamped tokens, usage, the end."""
-    answer = ask(gateway, stream=True)
-    whole = answer.count(b"@@") == 3 and b'"prompt_tokens"' in answer and b"[DONE]" in answer
-    return None if whole else f"a stream of three tokens came as {len(answer)} bytes without all its parts"
+def smoke(gateway: Gateway) -> None:
+    """Ask for a stream. Raises `BenchError` unless three stamped tokens, the usage and the end come."""
+    try:
+        answer = ask(gateway, stream=True)
+    except (OSError, http.client.HTTPException) as error:
+        raise BenchError(f"{gateway.name} does not stream: {error}") from error
+    if answer.count(b"@@") != 3 or b'"prompt_tokens"' not in answer or b"[DONE]" not in answer:
+        raise BenchError(f"{gateway.name}: a stream of three tokens came without all its parts")

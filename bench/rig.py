@@ -53,7 +53,10 @@ class Rig:
         """
         command = self.load_command(gateway, pid, options)
         calls, store, began = calls_received(), account(self.store_pid).run_seconds, time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"the load did not end within {timeout_seconds:g} s") from error
         elapsed, store = time.monotonic() - began, account(self.store_pid).run_seconds - store
         return with_store(figures(done.stdout), store, calls_received() - calls - 1, elapsed)
 
@@ -91,9 +94,12 @@ def with_store(measured: Figures, store_seconds: float, calls: int, elapsed_seco
 
 
 def calls_received() -> int:
-    """How many requests the mock engine has had, this one included."""
-    with urllib.request.urlopen(f"{ENGINE}/stats", timeout=5) as answer:
-        return int(json.loads(answer.read())["requests"])
+    """How many requests the mock engine has had, this one included. Raises `BenchError` if it is gone."""
+    try:
+        with urllib.request.urlopen(f"{ENGINE}/stats", timeout=5) as answer:
+            return int(json.loads(answer.read())["requests"])
+    except OSError as error:
+        raise BenchError(f"the mock engine does not answer: {error}") from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Final
 from bench.accounting import slope
 from bench.gateways import Gateway, choose, installed
 from bench.machine import BenchError, running, say, take_cores
-from bench.rig import Rig, calls_received, rig
+from bench.rig import Rig, rig
 from bench.scenarios import stream_options
 from bench.strace import counts, data_calls
 
@@ -83,10 +83,9 @@ def _system_calls(around: Rig, gateway: Gateway, seconds: float) -> None:
 
 def _count(around: Rig, gateway: Gateway, pid: int | None, unit: str, options: Sequence[str]) -> None:
     summary = around.folder / "strace.txt"
-    received = calls_received()
     with _traced(pid, summary):
         figures = around.load(gateway, pid, options)
-    done = figures["chunks"] if unit == "chunk" else float(calls_received() - received - 2)
+    done = figures["chunks" if unit == "chunk" else "calls"]
     calls = counts(summary.read_text())
     each = ", ".join(f"{name} {count / done:.2f}" for name, count in sorted(calls.items(), key=lambda c: -c[1])[:6])
     say(

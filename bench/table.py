@@ -114,7 +114,14 @@ def _workers(measurements: Sequence[Measurement]) -> list[str]:
 
 
 def _troubles(measurements: Sequence[Measurement]) -> list[str]:
-    return [f"\n{m.gateway}, {m.scenario}, round {m.round}: FAILED: {m.trouble}" for m in measurements if m.trouble]
+    """Every measurement that failed or held a failed call."""
+    told = ((m, m.trouble or _errors(m)) for m in measurements)
+    return [f"\n{m.gateway}, {m.scenario}, round {m.round}: FAILED: {what}" for m, what in told if what]
+
+
+def _errors(measurement: Measurement) -> str:
+    failed = measurement.figures.get("errs", 0)
+    return f"{failed:.0f} of {failed + measurement.figures.get('ok', 0):.0f} calls" if failed else ""
 
 
 def _noise(measurements: Sequence[Measurement], most_cores: float = 0.1) -> list[str]:

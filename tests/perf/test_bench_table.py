@@ -59,6 +59,10 @@ def test_a_failure_is_told_and_not_averaged_away() -> None:
     assert "envoy, small, round 1: FAILED: no call went well" in render([failed])
 
 
+def test_failed_calls_are_told_even_if_others_went_well() -> None:
+    assert "kvgate, small, round 0: FAILED: 2 of 50 calls" in render([measured(OURS, 0, ok=48.0, errs=2.0)])
+
+
 def test_a_busy_machine_is_told() -> None:
     assert "used 0.80 cores" in render([measured(OURS, 0, rps=1.0, neighbours=0.8)])
     assert "cores" not in render([measured(OURS, 0, rps=1.0, neighbours=0.02)])
