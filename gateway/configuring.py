@@ -67,14 +67,15 @@ class Configuring:
         kept = {}
         if previous is not None and previous.config.routing == config.routing:
             kept = {name: pool for name, pool in previous.pools.items() if pool.settings == config.pools.get(name)}
-        return {name: kept.get(name) or self._new_pool(config, name) for name in config.pools}
+        pools = {name: kept.get(name) or self._new_pool(config, name) for name in config.pools}
+        for name in pools.keys() - kept.keys():  # once all of them could be made: a mistake leaves nothing running
+            probes.start(pools[name], HealthSettings(config.routing.probe_interval_seconds))
+        return pools
 
     def _new_pool(self, config: Config, name: str) -> ServedPool:
-        pool = ServedPool(
+        return ServedPool(
             config.pools[name], config.routing, monotonic, os.environ, self._workers, self._background.on_failure
         )
-        probes.start(pool, HealthSettings(config.routing.probe_interval_seconds))
-        return pool
 
 
 async def retire(pool: ServedPool) -> None:
