@@ -1,0 +1,81 @@
+"""What one caller gets of one model: limits, policies and amounts, worked out once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from budgets.cost import kv_read_bytes
+from budgets.usage import Usage
+from gateway.clock import monotonic
+from gateway.counting import Counter
+from gateway.pools import ServedPool
+from gateway.service import Service
+from policies.cap_context import CapContext
+from policies.plan import may_act
+from tests.unit.gateway.samples import caller, config, model
+
+KV = {"dimension": "kv_read_bytes", "amount": "2TB", "per": "1h"}
+USED = Usage.reported(1_000, 400, 30)
+
+
+def service(*changes: tuple[str, object]) -> Service:
+    loaded = config(*changes)
+    pools = [ServedPool(pool, loaded.routing, monotonic, {}) for pool in loaded.pools.values()]
+    return Service(caller(*changes), loaded.models["demo"], pools, Counter(len))
+
+
+def test_amounts_in_every_dimension_that_is_limited() -> None:
+    amounts = service(("tiers/standard/budgets", [KV])).amounts(USED, 1)
+    assert amounts == {
+        "requests": 1,
+        "prefill_tokens": 600,
+        "cached_tokens": 400,
+        "decode_tokens": 30,
+        "total_tokens": 1_030,
+        "kv_read_bytes": kv_read_bytes(model().geometry, 1_000, 30),
+    }
+    assert "kv_read_bytes" not in service().amounts(USED, 1)
+
+
+@pytest.mark.parametrize("choices", [0, 1, 3])
+def test_every_choice_reads_the_prompt_for_itself(choices: int) -> None:
+    each = max(1, choices)
+    expected = each * kv_read_bytes(model().geometry, 1_000, 30 // each)
+    assert service().kv_read_bytes(USED, choices) == expected
+
+
+def test_the_models_limit_is_what_all_engines_can_take_once_they_said_so() -> None:
+    at = service(("pools/main/replicas", ["http://127.0.0.1:1", "http://127.0.0.1:2"]))
+    before = at.policies
+    assert at.context_limit_tokens is None
+    pool = at.pools[0].pool
+    for replica, tokens in zip(pool.replicas, (8_192, 4_096), strict=True):
+        pool.learn(replica.name, load=None, max_model_len=tokens)
+    assert at.context_limit_tokens == 4_096
+    assert list(at.policies) == [*before, CapContext(limit_tokens=4_096)]
+
+
+def test_a_configured_limit_goes_before_what_engines_say() -> None:
+    at = service(("models/demo/context_limit_tokens", 2_000))
+    at.pools[0].pool.learn(at.pools[0].pool.replicas[0].name, load=None, max_model_len=4_096)
+    assert at.context_limit_tokens == 2_000
+
+
+def test_what_was_quiet_is_asked_again_when_an_engine_reports_its_limit() -> None:
+    at = service(("tiers/standard/context", {}), ("tiers/standard/policies", []))
+    assert at.quiet(10_000, 5_000, 3)
+    at.pools[0].pool.learn(at.pools[0].pool.replicas[0].name, load=None, max_model_len=4_096)
+    assert not at.quiet(10_000, 5_000, 3)
+    assert at.quiet(1_000, 500, 3)
+
+
+SIZES = st.lists(
+    st.tuples(st.integers(0, 60_000), st.integers(0, 20_000), st.integers(0, 4_000)), min_size=1, max_size=12
+)
+
+
+@given(sizes=SIZES)
+def test_quiet_is_what_the_policies_say_whatever_was_asked_before(sizes: list[tuple[int, int, int]]) -> None:
+    at = service()
+    for total, largest, messages in sizes:
+        assert at.quiet(total, largest, messages) is not may_act(at.policies, total, largest, messages)
