@@ -20,7 +20,7 @@ from gateway.service import Service
 from gateway.tenants import Caller
 from gateway.tokens import counter
 from policies.conversation import Message
-from policies.edit import DropMessages, Edit, ReplaceText
+from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
 
 
 async def edits(config: Config, tenant: str, body: bytes) -> str:
@@ -78,4 +78,11 @@ def describe(edit: Edit, messages: tuple[Message, ...]) -> str:
             what = f"message {edit.at}, {messages[edit.at].role}{name}, shortened"
         case DropMessages():
             what = f"messages {edit.start} to {edit.stop - 1} left out"
-    return f"{edit.policy}: {what}, {edit.removed_tokens} tokens removed"
+        case ClearReasoning():
+            what = f"message {edit.at}, reasoning left out"
+        case ReplaceArguments():
+            what = f"message {edit.at}, arguments of call {edit.call} made a JSON object"
+        case InsertAnswer():
+            what = f"behind message {edit.at} an answer to a call that had none"
+    tokens = f"{edit.removed_tokens} tokens removed" if edit.removed_tokens >= 0 else f"{-edit.removed_tokens} added"
+    return f"{edit.policy}: {what}, {tokens}"

@@ -29,7 +29,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `digest` is 16 bytes over its wire form; `tokens` holds the template's share too."""
+    """One message. `digest` is 16 bytes over its wire form; `tokens` holds the template's share too.
+
+    `reasoning_text` is what its reasoning says, as far as it is counted in `tokens`.
+    """
 
     role: Role
     digest: bytes
@@ -41,6 +44,15 @@ class Message:
     media: int = 0
     reasoning: bool = False
     cache_control: int = 0
+    reasoning_text: str = ""
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """How many of `tokens` are reasoning: its share by characters, so that nothing is counted twice."""
+        if not self.reasoning_text:
+            return 0
+        others = len(self.text) + sum(len(call.arguments) for call in self.calls)
+        return self.tokens * len(self.reasoning_text) // (len(self.reasoning_text) + others + 1)
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ from gateway.dialects.openai_body import (
     present,
     wants_usage,
 )
-from gateway.dialects.openai_messages import neutral, with_text
+from gateway.dialects.openai_edits import rendered
+from gateway.dialects.openai_messages import neutral
 from gateway.errors import InvalidRequest
 from policies.conversation import Message
-from policies.edit import DropMessages, Edit, ReplaceText
+from policies.edit import Edit
 
 MEDIA_BYTES: Final = 4_096
 """What one picture or sound adds to the byte bound: between 1,000 and 5,000 tokens at the engines we know."""
@@ -81,19 +82,12 @@ class OpenAIChat(OpenAIDialect):
 
     def countable(self, message: Message) -> str:
         called = "".join(f"\n{call.name}{call.arguments}" for call in message.calls)
-        return f"{message.role}\n{message.text}{called}"
+        return f"{message.role}\n{message.reasoning_text}{message.text}{called}"
 
     def render(self, call: Call, edits: Sequence[Edit]) -> bytes:
         if not edits:
             return call.body
-        kept: list[bytes | None] = list(call.messages)
-        for edit in edits:
-            match edit:
-                case ReplaceText():
-                    kept[edit.at] = with_text(call.messages[edit.at], edit.text)
-                case DropMessages():
-                    kept[edit.start : edit.stop] = [None] * (edit.stop - edit.start)
-        messages = b"[" + b",".join(message for message in kept if message is not None) + b"]"
+        messages = b"[" + b",".join(rendered(call.messages, edits)) + b"]"
         return edited(call.body, {"messages": messages}, {"messages": b""})
 
 

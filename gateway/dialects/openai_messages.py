@@ -14,7 +14,8 @@ from policies.conversation import Message, Role, ToolCall
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 """A tuple, because a role may be anything, a list too."""
-_REASONING: Final = ("reasoning", "reasoning_content", "thinking_blocks")
+REASONING: Final = ("reasoning", "reasoning_content", "thinking_blocks")
+"""Fields in which clients send an assistant's reasoning back."""
 
 
 def neutral(raws: Sequence[bytes], digests: Sequence[bytes]) -> tuple[Message, ...]:
@@ -50,7 +51,7 @@ def with_text(raw: bytes, text: str) -> bytes:
         wire["content"] = [{"type": "text", "text": text}, *others]
     else:
         wire["content"] = text
-    return msgspec.json.encode(_without_surrogates(wire))
+    return msgspec.json.encode(without_surrogates(wire))
 
 
 def text_of(content: object) -> str:
@@ -76,9 +77,17 @@ def _message(wire: Mapping[str, Any], digest: bytes, calls: tuple[ToolCall, ...]
         answers=answers if isinstance(answers, str) else None,
         name=answered or _text(wire.get("name")),
         media=sum(not _is_text(part) for part in content) if isinstance(content, list) else 0,
-        reasoning=any(wire.get(field) for field in _REASONING),
+        reasoning=any(wire.get(field) for field in REASONING),
         cache_control=_markers(wire),
+        reasoning_text="\n".join(filter(None, (_thinking(wire.get(field)) for field in REASONING))),
     )
+
+
+def _thinking(value: object) -> str:
+    """What a field of reasoning says: a text, or a list of blocks of which each has its text."""
+    if isinstance(value, list):
+        return "\n".join(_text(block.get("thinking")) or "" for block in value if isinstance(block, dict))
+    return _text(value) or ""
 
 
 def _calls(wire: Mapping[str, Any]) -> tuple[ToolCall, ...]:
@@ -92,7 +101,14 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
     function = item.get("function")
     function = function if isinstance(function, dict) else {}
     identity = item.get("id") or item.get("call_id")
-    return ToolCall(str(identity or ""), _text(function.get("name")) or "", _text(function.get("arguments")) or "")
+    return ToolCall(str(identity or ""), _text(function.get("name")) or "", _arguments(function.get("arguments")))
+
+
+def _arguments(value: object) -> str:
+    """Arguments as JSON text; some clients send the object itself."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _is_text(part: object) -> bool:
@@ -109,12 +125,12 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _without_surrogates(value: Any) -> Any:
+def without_surrogates(value: Any) -> Any:
     """Strings with lone surrogates cannot be written as UTF-8: each becomes U+FFFD. Other values stay as they are."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [without_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
     return value

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.conversation import Conversation
-from policies.edit import DropMessages, Edit, ReplaceText
+from policies.conversation import Conversation, ToolCall
+from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
 from policies.validate import RULES, violations
 from tests.unit.policies.conversations import calling, conversation, message, result, says, system, user
 
@@ -18,6 +18,18 @@ def drop(talk: Conversation, start: int, stop: int) -> DropMessages:
 
 def rewrite(talk: Conversation, at: int, text: str = "short") -> ReplaceText:
     return ReplaceText("p", at, talk.messages[at].digest, text, 1)
+
+
+def clear(talk: Conversation, at: int) -> ClearReasoning:
+    return ClearReasoning("p", at, talk.messages[at].digest, 1)
+
+
+def answer(talk: Conversation, at: int, call_id: str, text: str = "none") -> InsertAnswer:
+    return InsertAnswer("p", at, talk.messages[at].digest, call_id, text, -5)
+
+
+def rearrange(talk: Conversation, at: int, arguments: str, call: int = 0) -> ReplaceArguments:
+    return ReplaceArguments("p", at, call, talk.messages[at].digest, arguments, 0)
 
 
 def broken(talk: Conversation, *edits: Edit) -> set[str]:
@@ -55,6 +67,16 @@ BREAKS: list[tuple[str, tuple[Edit, ...]]] = [
     ("JSON stays JSON", (rewrite(TALK, 8, '{"rows": [1,'),)),
     ("no lone surrogate leaves", (rewrite(TALK, 3, "\ud83d"),)),
     ("user and assistant still alternate", (drop(TALK, 2, 6),)),
+    ("system and developer messages stay", (rewrite(TALK, 0, ""),)),
+    ("reasoning goes by whole turns, never in the turn under way", (clear(TALK, 7),)),
+    ("reasoning goes by whole turns, never in the turn under way", (clear(TALK, 11),)),
+    ("reasoning goes by whole turns, never in the turn under way", (clear(TALK, 5),)),
+    ("arguments are a JSON object", (rearrange(TALK, 2, '{"a": 1}'),)),
+    ("arguments are a JSON object", (rearrange(TALK, 2, "[]"),)),
+    ("arguments are a JSON object", (rearrange(TALK, 2, "{}", call=2),)),
+    ("an answer is added only where one is missing", (answer(TALK, 4, "a"),)),
+    ("an answer is added only where one is missing", (answer(TALK, 5, "a"),)),
+    ("no lone surrogate leaves", (answer(TALK, 4, "a", "\ud83d"),)),
 ]
 
 
@@ -97,6 +119,35 @@ def test_edits_that_break_nothing_pass() -> None:
 )
 def test_edits_that_do_not_fit_are_told_apart(rule: str, edit: Edit) -> None:
     assert rule in broken(TALK, edit)
+
+
+def test_one_edit_of_a_kind_for_each_message() -> None:
+    assert broken(TALK, rewrite(TALK, 3), rewrite(TALK, 3)) == {"edits lie in order within the conversation"}
+
+
+def test_old_reasoning_may_go_as_a_whole_turn() -> None:
+    assert broken(TALK, clear(TALK, 7), clear(TALK, 9)) == set()
+
+
+def test_lines_of_instructions_may_be_stripped_and_lone_surrogates_mended() -> None:
+    talk = conversation(system("first\nsecond\nthird"), user("task \ud83d"), says())
+    assert broken(talk, replace(rewrite(talk, 0, "first\nthird"))) == set()
+    assert broken(talk, rewrite(talk, 0, "third\nfirst")) == {"system and developer messages stay"}
+    assert broken(talk, replace(rewrite(talk, 1, "task \ufffd"), removed_tokens=0)) == set()
+
+
+def test_a_missing_answer_may_be_added_once() -> None:
+    talk = conversation(user(), calling("a", "b"), result("a"), user())
+    assert broken(talk, answer(talk, 2, "b")) == set()
+    assert broken(talk, answer(talk, 2, "b"), answer(talk, 2, " b ")) == {
+        "an answer is added only where one is missing"
+    }
+
+
+def test_broken_arguments_may_be_mended() -> None:
+    asked = replace(calling("a"), calls=(ToolCall("a", "look", '{"value": '),))
+    talk = conversation(user(), asked, result("a"))
+    assert broken(talk, rearrange(talk, 1, "{}")) == set()
 
 
 def test_edits_over_one_another_do_not_fit() -> None:

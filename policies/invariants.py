@@ -1,0 +1,200 @@
+"""What holds after every edit, whatever policy made it.
+
+Rule: it judges edits, not conversations. What was already wrong before (an answer without a call, a call half answered)
+is no violation; making it worse is. Linear in the messages. What an edit cannot express (a new marker, a message moved)
+needs no check.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from policies import json_ladder
+from policies.arguments import is_object
+from policies.conversation import INSTRUCTIONS, Conversation
+from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.trimmed_text import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What the edits do, by original index; `replaced` leaves out what only mends lone surrogates."""
+
+    before: Conversation
+    gone: frozenset[int]
+    replaced: Mapping[int, ReplaceText]
+    mended: Mapping[int, ReplaceText]
+    cleared: frozenset[int]
+    arguments: tuple[ReplaceArguments, ...]
+    answers: tuple[InsertAnswer, ...]
+    turns: tuple[range, ...]
+
+    def kept(self, at: int) -> bool:
+        return at not in self.gone
+
+    def thinks(self, at: int) -> bool:
+        """Whether message `at` still carries its reasoning."""
+        return at not in self.gone and at not in self.cleared
+
+
+def edited(before: Conversation, edits: Sequence[Edit]) -> Edited:
+    texts = {edit.at: edit for edit in edits if isinstance(edit, ReplaceText)}
+    mended = {at: edit for at, edit in texts.items() if edit.text == whole(before.messages[at].text)}
+    return Edited(
+        before=before,
+        gone=frozenset(at for edit in edits if isinstance(edit, DropMessages) for at in range(edit.start, edit.stop)),
+        replaced={at: edit for at, edit in texts.items() if at not in mended},
+        mended=mended,
+        cleared=frozenset(edit.at for edit in edits if isinstance(edit, ClearReasoning)),
+        arguments=tuple(edit for edit in edits if isinstance(edit, ReplaceArguments)),
+        answers=tuple(edit for edit in edits if isinstance(edit, InsertAnswer)),
+        turns=before.turns(),
+    )
+
+
+def _instructions(edited: Edited) -> Iterator[int]:
+    """They stay; lines of them may be stripped, but not all."""
+    for at, message in enumerate(edited.before.messages):
+        if message.role not in INSTRUCTIONS:
+            continue
+        if at in edited.gone or (at in edited.replaced and not _is_rest(message.text, edited.replaced[at].text)):
+            yield at
+
+
+def _is_rest(text: str, rest: str) -> bool:
+    """Whether `rest` is what is left of `text` without some of its lines."""
+    lines = iter(whole(text).split("\n"))
+    return bool(rest) and all(line in lines for line in rest.split("\n"))
+
+
+def _task(edited: Edited) -> Iterator[int]:
+    if edited.turns and (first := edited.turns[0].start) in edited.gone | edited.replaced.keys():
+        yield first
+
+
+def _last_user(edited: Edited) -> Iterator[int]:
+    messages = edited.before.messages
+    last = max((at for at, message in enumerate(messages) if message.role == "user"), default=None)
+    if last is not None and (last in edited.gone or last in edited.replaced):
+        yield last
+
+
+def _groups(edited: Edited) -> Iterator[int]:
+    for group in edited.before.groups():
+        if len({edited.kept(at) for at in group}) == 2:
+            yield group[0]
+
+
+def _reasoning(edited: Edited) -> Iterator[int]:
+    """Untouched in the turn under way; of an older turn all or nothing; nowhere rewritten."""
+    messages = edited.before.messages
+    clearable: set[int] = set()
+    for turn in edited.turns:
+        thinking = [at for at in turn if messages[at].reasoning]
+        kept = sum(edited.thinks(at) for at in thinking)
+        if 0 < kept < len(thinking) or (turn is edited.turns[-1] and kept < len(thinking)):
+            yield thinking[0]
+        yield from (at for at in thinking if at in edited.replaced)
+        clearable.update(thinking)
+    yield from edited.cleared - clearable
+
+
+def _unanswered(edited: Edited) -> Iterator[int]:
+    """What the model has not answered yet stays, images above all."""
+    messages = edited.before.messages
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at].role == "assistant":
+            return
+        if at in edited.gone:
+            yield at
+
+
+def _media(edited: Edited) -> Iterator[int]:
+    yield from (at for at in edited.replaced.keys() | edited.mended.keys() if edited.before.messages[at].media)
+
+
+def _ending(edited: Edited) -> Iterator[int]:
+    last = len(edited.before.messages) - 1
+    if last in edited.gone:
+        yield last
+
+
+def _json(edited: Edited) -> Iterator[int]:
+    for at, edit in edited.replaced.items():
+        if _is_json(edited.before.messages[at].text) and not _is_json(edit.text):
+            yield at
+
+
+def _is_json(text: str) -> bool:
+    if text.lstrip()[:1] not in ("{", "[", '"'):
+        return False
+    try:
+        json_ladder.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _characters(edited: Edited) -> Iterator[int]:
+    texts = [(at, edit.text) for at, edit in edited.replaced.items()]
+    texts += [(edit.at, edit.text) for edit in edited.answers]
+    texts += [(edit.at, edit.arguments) for edit in edited.arguments]
+    yield from (at for at, text in texts if whole(text) is not text)
+
+
+def _arguments(edited: Edited) -> Iterator[int]:
+    """What is sent as arguments is an object, and arguments that are one already stay."""
+    for edit in edited.arguments:
+        calls = edited.before.messages[edit.at].calls
+        if edit.call >= len(calls) or not is_object(edit.arguments):
+            yield edit.at
+            continue
+        sent = calls[edit.call].arguments
+        if is_object(sent) and whole(sent) is sent:
+            yield edit.at
+
+
+def _answers(edited: Edited) -> Iterator[int]:
+    """An answer is added only behind its group, to a call of it that has none."""
+    if not edited.answers:
+        return
+    messages = edited.before.messages
+    group_of = {at: group for group in edited.before.groups() for at in group}
+    taken: set[tuple[int, str]] = set()
+    for edit in edited.answers:
+        caller, *others = group_of.get(edit.at, (edit.at,))
+        answered = {(messages[at].answers or "").strip() for at in others}
+        called, call = {call.id.strip() for call in messages[caller].calls}, edit.call_id.strip()
+        if call not in called - answered or (caller, call) in taken:
+            yield edit.at
+        taken.add((caller, call))
+
+
+def _alternation(edited: Edited) -> Iterator[int]:
+    """No two user or assistant messages come to stand side by side that did not before; a user still comes first."""
+    messages = edited.before.messages
+    spoken = [at for at, message in enumerate(messages) if message.role not in INSTRUCTIONS]
+    neighbours = set(pairwise(spoken))
+    kept = [at for at in spoken if edited.kept(at)]
+    for one, two in pairwise(kept):
+        if messages[one].role == messages[two].role != "tool" and (one, two) not in neighbours:
+            yield two
+    if spoken and messages[spoken[0]].role == "user" and (not kept or messages[kept[0]].role != "user"):
+        yield spoken[0]
+
+
+RULES: dict[str, Callable[[Edited], Iterator[int]]] = {
+    "system and developer messages stay": _instructions,
+    "the first user message stays": _task,
+    "the last user message stays verbatim": _last_user,
+    "a call and its answers stay or go as one": _groups,
+    "reasoning goes by whole turns, never in the turn under way": _reasoning,
+    "what is not answered yet stays": _unanswered,
+    "a message with media is not rewritten": _media,
+    "the last message stays": _ending,
+    "JSON stays JSON": _json,
+    "no lone surrogate leaves": _characters,
+    "user and assistant still alternate": _alternation,
+    "arguments are a JSON object": _arguments,
+    "an answer is added only where one is missing": _answers,
+}
