@@ -3,15 +3,13 @@
 Rule kept here: the server never outlives the program that started it, not even when that program is killed with
 SIGKILL, and two programs never share one data folder.
 
-Both rest on what the kernel does when a process ends. A small `sh` holds the reading end of a pipe whose writing
-end only this process has; end of file means that this process is gone, and `sh` stops the server. The lock of the
-folder is inherited by the server, so it is free only when the server too has let go of the files.
+Both rest on what the kernel does when a process ends: `gateway.guarded` for the server's end, and for the folder a
+lock that the server inherits, so it is free only when the server too has let go of the files.
 """
 
 import fcntl
 import os
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,35 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway import guarded
+
 SOCKET_NAME = "valkey.sock"
 LOG_NAME = "valkey.log"
 LOCK_NAME = "owner.lock"
 
 # sun_path holds 104 bytes on macOS and 108 on Linux, the closing zero included.
 _SOCKET_PATH_LIMIT_BYTES = 100
-
-# $1 is the folder of the short link ("" if there is none), the rest is the server's command line. The shell waits
-# for the server, so the server's end is the shell's end and its exit code ours. Its second half reads the pipe, then
-# asks the server to go and, after 5 s, makes it. The naps are short because a nap outlives its shell, and holds the
-# folder's lock.
-_GUARD = """
-link=$1; shift
-exec 3<&0
-"$@" </dev/null 3<&- &
-server=$!
-{
-  read -r _ <&3
-  kill "$server"
-  n=0; while [ "$n" -lt 25 ]; do sleep 0.2; n=$((n + 1)); done
-  kill -9 "$server"
-} 2>/dev/null &
-reader=$!
-exec 3<&-
-wait "$server"; code=$?
-kill "$reader" 2>/dev/null
-[ -z "$link" ] || rm -rf -- "$link"
-exit "$code"
-"""
 
 
 class EmbeddedError(Exception):
@@ -60,20 +37,14 @@ class EmbeddedServer:
 
     url: str
     folder: Path
-    _guard: subprocess.Popen[bytes]
+    _guard: guarded.Child
 
     def alive(self) -> bool:
-        return self._guard.poll() is None
+        return self._guard.alive()
 
     def close(self, patience_seconds: float = 5.0) -> None:
         """Stop the server: it writes its file to the end, then goes; after `patience_seconds` it is killed."""
-        if self._guard.stdin is not None:
-            self._guard.stdin.close()
-        try:
-            self._guard.wait(patience_seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._guard.pid, 9)
-            self._guard.wait()
+        self._guard.close(patience_seconds)
 
 
 def start(folder: Path, *, ready_seconds: float = 30.0) -> EmbeddedServer:
@@ -88,14 +59,7 @@ def start(folder: Path, *, ready_seconds: float = 30.0) -> EmbeddedServer:
     folder = folder.expanduser().resolve()
     with _own(folder) as lock:
         path, link = _socket_path(folder)
-        guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "kvgate-store", link, str(binary), *_options(folder, path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[lock],
-            start_new_session=True,  # Ctrl-C on the terminal reaches this program only; it then stops the server
-        )
+        guard = guarded.start([str(binary), *_options(folder, path)], leftover=link, pass_fds=[lock])
     server = EmbeddedServer(f"unix://{path}", folder, guard)
     _wait_until_ready(server, path, ready_seconds)
     return server

@@ -11,14 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# The shell waits for the child, so the child's end is the shell's end and its exit code ours. $1 is a folder to remove
-# afterwards ("" for none), the rest is the child's command line.
+# $1 is a folder to remove afterwards ("" for none), the rest is the child's command line. The shell waits for the
+# child, so the child's end is the shell's end and its exit code ours. Its second half reads the pipe, then asks the
+# child to go and, after 5 s, makes it. The naps are short because a nap outlives its shell, and holds what the child
+# inherited.
 _GUARD = """
 leftover=$1; shift
 exec 3<&0
 "$@" </dev/null 3<&- &
 child=$!
-{ read -r _ <&3; kill "$child"; } 2>/dev/null &
+{
+  read -r _ <&3
+  kill "$child"
+  n=0; while [ "$n" -lt 25 ]; do sleep 0.2; n=$((n + 1)); done
+  kill -9 "$child"
+} 2>/dev/null &
 reader=$!
 exec 3<&-
 wait "$child"; code=$?
@@ -33,6 +40,11 @@ class Child:
     """A guarded child. `close()` stops it and may be called twice."""
 
     guard: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """The guard's process, whose group the child is in."""
+        return self.guard.pid
 
     def alive(self) -> bool:
         return self.guard.poll() is None
