@@ -6,61 +6,82 @@ used is charged even if it exceeds the budget (debt), because it has been used.
 """
 
 import secrets
-from collections.abc import Awaitable, Coroutine
-from typing import Any, cast
+from functools import partial
+from typing import cast
 
 from budgets.grant import MICRO, Amounts, Balance, Denied, Grant, Scope, Terms, denial, drain_seconds, scale_of
 from budgets.limit import Dimension
-from budgets.script import Argument, RunScript, Script
+from budgets.script import Argument, RunScript, Script, Step
 
-__all__ = ["Amounts", "Balance", "Denied", "Grant", "Scope", "reserve", "settle"]
+__all__ = [
+    "Amounts",
+    "Balance",
+    "Denied",
+    "Grant",
+    "Scope",
+    "reserve",
+    "reserving",
+    "settle",
+    "settling",
+    "unlimited",
+]
 
 _RESERVE = Script.load("budgets", "reserve")
 _SETTLE = Script.load("budgets", "settle")
 _GRACE_US = 3600 * MICRO
 
 
-def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Coroutine[Any, Any, Grant | Denied]:
-    """Take `amounts` from every limit of the scope, or nothing. One round trip; none if there is no limit.
-
-    The script is sent by the call and its answer awaited later, so that calls made together share a round trip.
-    Whatever `run` raises when the store is away passes through: `budgets.allowance` says what to do then.
-    """
-    id = secrets.token_hex(12)
-    if not scope.limits:
-        return _as_is(Grant(id, scope, amounts))
-    lease = id
+def reserving(scope: Scope, amounts: Amounts) -> Step[Grant | Denied]:
+    """Take `amounts` from every limit of the scope, of which there is at least one, or nothing."""
+    lease = secrets.token_hex(12)
     args: list[Argument] = ["", int(scope.lease_seconds * MICRO), _GRACE_US]
     for terms in scope.terms:
         taken, kept = _taken(terms, amounts)
         lease += f";{terms.bucket} {taken} {kept}"
         args += (terms.bucket, terms.capacity, terms.refill, terms.period_us, taken, terms.refuses)
     args[0] = lease
-    return _answered(run(_RESERVE, scope.keys, args), lease, scope, amounts)
+    return Step(_RESERVE, scope.keys, args, partial(_reserved, lease, scope, amounts))
 
 
-def settle(run: RunScript, grant: Grant, amounts: Amounts) -> Coroutine[Any, Any, bool]:
+def settling(grant: Grant, amounts: Amounts) -> Step[bool]:
     """Charge what was used in place of what was reserved; false if that has been done already.
 
-    Sent by the call, like `reserve`. A local grant was never reserved in the store: its use is charged now.
+    A local grant was never reserved in the store: its use is charged now.
     """
-    scope = grant.scope
-    if not scope.limits:
-        return _settled(None)
     args: list[Argument] = [grant.lease, int(grant.local)]
-    for terms in scope.terms:
+    for terms in grant.scope.terms:
         taken, kept = _taken(terms, grant.amounts)
         used = amounts.get(terms.dimension, 0) * terms.scale
         args += (terms.bucket, terms.refill, terms.period_us, taken, kept, used)
-    return _settled(run(_SETTLE, scope.keys, args))
+    return Step(_SETTLE, grant.scope.keys, args, _settled)
 
 
-async def _as_is(grant: Grant) -> Grant | Denied:
-    return grant
+def unlimited(scope: Scope, amounts: Amounts) -> Grant:
+    """The grant of a scope without limits: nothing is written for it."""
+    return Grant(secrets.token_hex(12), scope, amounts)
 
 
-async def _answered(reply: Awaitable[object], lease: str, scope: Scope, amounts: Amounts) -> Grant | Denied:
-    refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", await reply)
+async def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Grant | Denied:
+    """`reserving` on its own: one round trip; none if there is no limit.
+
+    Whatever `run` raises when the store is away passes through: `budgets.allowance` says what to do then.
+    """
+    if not scope.limits:
+        return unlimited(scope, amounts)
+    step = reserving(scope, amounts)
+    return step.read(await run(step.script, step.keys, step.args))
+
+
+async def settle(run: RunScript, grant: Grant, amounts: Amounts) -> bool:
+    """`settling` on its own."""
+    if not grant.scope.limits:
+        return False
+    step = settling(grant, amounts)
+    return step.read(await run(step.script, step.keys, step.args))
+
+
+def _reserved(lease: str, scope: Scope, amounts: Amounts, reply: object) -> Grant | Denied:
+    refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", reply)
     if refused:
         limit, in_use = scope.limits[refused - 1], used[refused - 1]
         resets_at = now_us / MICRO + drain_seconds(limit, in_use)
@@ -69,8 +90,8 @@ async def _answered(reply: Awaitable[object], lease: str, scope: Scope, amounts:
     return Grant(lease, scope, amounts, would_deny, in_use=tuple(used))
 
 
-async def _settled(reply: Awaitable[object] | None) -> bool:
-    return reply is not None and await reply == 1
+def _settled(reply: object) -> bool:
+    return reply == 1
 
 
 def _taken(terms: Terms, amounts: Amounts) -> tuple[int, int]:

@@ -5,12 +5,16 @@ cluster must know them all beforehand, and read time from the server only.
 """
 
 import hashlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.resources import files
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar, cast
 
 Argument = str | bytes | int
+T = TypeVar("T")
+Read = TypeVar("Read", covariant=True)
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,54 @@ class Script:
     def load(cls, package: str, name: str) -> "Script":
         """The script `lua/<name>.lua` shipped in `package`."""
         return cls(name, (files(package) / "lua" / f"{name}.lua").read_text("utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[Read]):
+    """One run of a script: what it is given, and what its reply means."""
+
+    script: Script
+    keys: Sequence[str]
+    args: Sequence[Argument]
+    read: Callable[[object], Read]
+
+
+# Inside a function a script finds the keys and arguments that are its own under the names it knows.
+_BOTH = """
+local function part(whole, first, last)
+  local part = {}
+  for at = first, last do part[#part + 1] = whole[at] end
+  return part
+end
+local keys, args = tonumber(ARGV[1]), tonumber(ARGV[2])
+local function one(KEYS, ARGV)
+%s
+end
+local function other(KEYS, ARGV)
+%s
+end
+return {
+  one(part(KEYS, 1, keys), part(ARGV, 3, 2 + args)),
+  other(part(KEYS, keys + 1, #KEYS), part(ARGV, 3 + args, #ARGV)),
+}
+"""
+
+
+@lru_cache(maxsize=16)
+def joined(one: Script, other: Script) -> Script:
+    """A script that runs two scripts, the second after the first; its reply holds both of theirs."""
+    return Script(f"{one.name}+{other.name}", _BOTH % (one.source, other.source))
+
+
+def both(one: Step[T], other: Step[U]) -> Step[tuple[T, U]]:
+    """Two steps of one tenant as one: one command, one reply, and nobody else's command between the two."""
+
+    def read(reply: object) -> tuple[T, U]:
+        first, second = cast("tuple[object, object]", reply)
+        return one.read(first), other.read(second)
+
+    args = [len(one.keys), len(one.args), *one.args, *other.args]
+    return Step(joined(one.script, other.script), (*one.keys, *other.keys), args, read)
 
 
 class RunScript(Protocol):

@@ -1,21 +1,21 @@
-"""Steps 3 and 9: the session and the budget, opened together and closed together, one round trip each.
+"""Steps 3 and 9: the session and the budget, opened together and closed together, one script each.
 
 Rule: what step 3 took, step 9 gives back or charges, whatever happened between. A store that is away is not an outage:
 the session is then neither read nor written, and each limit says what happens to the budget.
 """
 
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
 from budgets import ledger
 from budgets.allowance import LocalAllowance
 from budgets.ledger import Amounts, Denied, Grant, Scope
-from budgets.script import Argument, Script
+from budgets.script import Step, both
 from budgets.usage import Usage
-from gateway import digests
+from gateway import digests, sessions
 from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
@@ -26,10 +26,11 @@ from gateway.logs import log
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
 from gateway.service import Service
-from gateway.sessions import Progress, Session, Sessions
+from gateway.sessions import Progress, Saved, Session, Sessions
 from gateway.store import Store, StoreError
 from policies.memory import EMPTY, Memory
 
+T = TypeVar("T")
 NO_SESSION: Final = Session("", "", "unread")
 WARN_EVERY_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 2.0
@@ -61,11 +62,9 @@ class Books:
         expected = self._forecast.usage(call, service)
         amounts = service.amounts(expected, call.choices)
         tenant = service.caller.tenant
-        # Both leave with the same flush: a script is sent when it is called, not when it is awaited.
-        reading = self._sessions.load(tenant, session_id(call, service, headers, names), chain)
-        reserving = ledger.reserve(self._store.run, service.scope, amounts)
-        session = await self._read(reading)
-        found = await self._reserved(reserving, service.scope, amounts)
+        loading = sessions.loading(tenant, session_id(call, service, headers, names), chain) if chain else None
+        session, found = await self._opened(loading, service.scope, amounts)
+        self._metrics.sessions.add(1, session.status)
         if isinstance(found, Denied):
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
             raise fault_of(found)
@@ -74,36 +73,52 @@ class Books:
 
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
+        service = passage.service
         if used is not None:
             own_tokens = passage.planned.own_tokens if passage.planned else None
-            self._forecast.learn(passage.call, passage.service, used, own_tokens)
-        amounts = passage.service.amounts(used, passage.call.choices) if used is not None else {}
-        settling = ledger.settle(self._write, opened.grant, amounts)
+            self._forecast.learn(passage.call, service, used, own_tokens)
+        amounts = service.amounts(used, passage.call.choices) if used is not None else {}
+        settling = ledger.settling(opened.grant, amounts) if service.scope.limits else None
         saving = self._saving(passage, opened, used) if used is not None else None
-        await self._written(settling, "settle")
-        if saving is not None:
-            await self._written(saving, "save")
-
-    async def _read(self, reading: Awaitable[Session]) -> Session:
         try:
-            session = await reading
-        except StoreError:
-            session = NO_SESSION
-        self._metrics.sessions.add(1, session.status)
-        return session
-
-    async def _reserved(self, reserving: Awaitable[Grant | Denied], scope: Scope, amounts: Amounts) -> Grant | Denied:
-        try:
-            return await reserving
-        except StoreError:
-            return self._local.decide(scope, amounts, monotonic(), wall())
-
-    async def _written(self, writing: Awaitable[object], what: str) -> None:
-        try:
-            await writing
+            await self._closed(settling, saving, service.caller.tenant)
         except StoreError as error:
-            self._metrics.unwritten.add(1, what)
+            self._metrics.unwritten.add(1)
             self._warn(error)
+
+    async def _opened(
+        self, loading: Step[Session] | None, scope: Scope, amounts: Amounts
+    ) -> tuple[Session, Grant | Denied]:
+        """What the store says of both, in one round trip; what holds without it while it is away."""
+        if not scope.limits:
+            return await self._read(loading), ledger.unlimited(scope, amounts)
+        reserving = ledger.reserving(scope, amounts)
+        try:
+            if loading is None:
+                return NO_SESSION, await self._run(reserving)
+            return await self._run(both(loading, reserving))
+        except StoreError:
+            return NO_SESSION, self._local.decide(scope, amounts, monotonic(), wall())
+
+    async def _read(self, loading: Step[Session] | None) -> Session:
+        try:
+            return NO_SESSION if loading is None else await self._run(loading)
+        except StoreError:
+            return NO_SESSION
+
+    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, tenant: str) -> None:
+        saved: Saved | None = None
+        if settling is not None and saving is not None:
+            _, saved = await self._run(both(settling, saving), WRITE_SECONDS)
+        elif settling is not None:
+            await self._run(settling, WRITE_SECONDS)
+        elif saving is not None:
+            saved = await self._run(saving, WRITE_SECONDS)
+        if saved is not None and saved.evicted:
+            await self._sessions.forget(tenant, saved.evicted)
+
+    async def _run(self, step: Step[T], seconds: float | None = None) -> T:
+        return step.read(await self._store.run(step.script, step.keys, step.args, seconds))
 
     def _warn(self, error: StoreError) -> None:
         """Say it, but not for every call of an outage: the metrics count them all."""
@@ -112,11 +127,8 @@ class Books:
             self._warned_at = now
             log(logging.WARNING, "calls are not written to the store", error=str(error))
 
-    def _write(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Awaitable[object]:
-        return self._store.run(script, keys, args, WRITE_SECONDS)
-
-    def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Awaitable[object] | None:
-        if not opened.chain or passage.planned is None:
+    def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Step[Saved] | None:
+        if opened.session.status == "unread" or passage.planned is None:
             return None
         progress = Progress(
             opened.chain,
@@ -127,7 +139,7 @@ class Books:
             kv_read_bytes=passage.kv_read_bytes(used),
             begins_turn=role_of(passage.call.messages[-1]) == "user",
         )
-        return self._sessions.save(opened.session, progress, passage.service.session_limits)
+        return sessions.saving(opened.session, progress, passage.service.session_limits)
 
 
 def session_id(call: Call, service: Service, headers: Mapping[bytes, bytes], names: tuple[bytes, ...]) -> str:

@@ -149,7 +149,7 @@ class Metrics(Collector):
         self.refusals = Counts("kvgate_context_refusals", "Prompts refused as too long.", "tenant", "policy", "mode")
         self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "rule")
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit")
-        self.unwritten = Counts("kvgate_store_unwritten", "Settlements and sessions not written.", "what")
+        self.unwritten = Counts("kvgate_store_unwritten", "Calls whose settlement and session were not written.")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
         self.reloads = Counts("kvgate_config_reloads", "Changes of the configuration, done or refused.", "result")

@@ -8,12 +8,13 @@ The keys and their sizes are described in docs/redis.md.
 """
 
 import struct
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Literal, cast
 
-from budgets.script import Argument
-from gateway.store import Script, Store
+from budgets.script import Argument, Script, Step
+from gateway.store import Store
 
 _LOAD = Script.load("gateway", "session_load")
 _SAVE = Script.load("gateway", "session_save")
@@ -91,6 +92,7 @@ class Saved:
     status: Literal["extended", "held", "begun", "forked"]
     branch: int
     revision: int
+    evicted: tuple[str, ...] = ()
 
 
 class Sessions:
@@ -99,52 +101,61 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def load(self, tenant: str, id: str, chain: Sequence[bytes]) -> Coroutine[Any, Any, Session]:
-        """The branch that a conversation with these cumulative digests continues. One round trip.
+    async def load(self, tenant: str, id: str, chain: Sequence[bytes]) -> Session:
+        """`loading` on its own: one round trip."""
+        step = loading(tenant, id, chain)
+        return step.read(await self._store.run(step.script, step.keys, step.args))
 
-        The script is sent by the call and its answer awaited later, so that calls made together share a round trip.
-        """
-        reply = self._store.run(_LOAD, _keys(tenant, id), [id, b"".join(chain)])
-        return _loaded(tenant, id, reply)
-
-    def save(self, session: Session, progress: Progress, limits: SessionLimits) -> Coroutine[Any, Any, Saved | None]:
-        """Record a call that has ended. One round trip, sent by the call; None for a session that was not read."""
+    async def save(self, session: Session, progress: Progress, limits: SessionLimits) -> Saved | None:
+        """`saving` on its own: one round trip; None for a session that was not read."""
         if session.status == "unread":
-            return self._saved(session, None)
-        args: list[Argument] = [
-            session.id,
-            progress.records(),
-            progress.memory,
-            progress.home or "",
-            progress.prompt_tokens,
-            progress.kv_read_bytes,
-            int(progress.begins_turn),
-            int(limits.idle_seconds * 1000),
-            int(limits.absolute_seconds * 1000),
-            limits.live_sessions,
-        ]
-        return self._saved(session, self._store.run(_SAVE, _keys(session.tenant, session.id), args))
-
-    async def _saved(self, session: Session, reply: Awaitable[object] | None) -> Saved | None:
-        if reply is None:
             return None
-        status, branch, revision, evicted = cast("tuple[bytes, int, int, list[bytes]]", await reply)
-        if evicted:
-            await self._forget(session.tenant, evicted)
-        return Saved(cast("Literal['extended', 'held', 'begun', 'forked']", status.decode()), branch, revision)
+        step = saving(session, progress, limits)
+        saved = step.read(await self._store.run(step.script, step.keys, step.args))
+        await self.forget(session.tenant, saved.evicted)
+        return saved
 
-    async def _forget(self, tenant: str, ids: list[bytes]) -> None:
-        """Free the memory of sessions that the script took off the list; they were gone from that moment."""
-        keys = [_keys(tenant, id.decode())[0] for id in ids]
-        await self._store.command("UNLINK", *keys, key=keys[0])
+    async def forget(self, tenant: str, ids: Sequence[str]) -> None:
+        """Free the memory of sessions that a save took off the list; they were gone from that moment."""
+        if ids:
+            keys = [_keys(tenant, id)[0] for id in ids]
+            await self._store.command("UNLINK", *keys, key=keys[0])
+
+
+def loading(tenant: str, id: str, chain: Sequence[bytes]) -> Step[Session]:
+    """The branch that a conversation with these cumulative digests continues."""
+    return Step(_LOAD, _keys(tenant, id), (id, b"".join(chain)), partial(_loaded, tenant, id))
+
+
+def saving(session: Session, progress: Progress, limits: SessionLimits) -> Step[Saved]:
+    """Record a call that has ended, of a session that was read."""
+    args: tuple[Argument, ...] = (
+        session.id,
+        progress.records(),
+        progress.memory,
+        progress.home or "",
+        progress.prompt_tokens,
+        progress.kv_read_bytes,
+        int(progress.begins_turn),
+        int(limits.idle_seconds * 1000),
+        int(limits.absolute_seconds * 1000),
+        limits.live_sessions,
+    )
+    return Step(_SAVE, _keys(session.tenant, session.id), args, _saved)
+
+
+def _saved(reply: object) -> Saved:
+    status, branch, revision, evicted = cast("tuple[bytes, int, int, list[bytes]]", reply)
+    ended = cast("Literal['extended', 'held', 'begun', 'forked']", status.decode())
+    return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]))
 
 
 def _keys(tenant: str, id: str) -> tuple[str, str]:
     return f"kvgate:1:{{{tenant}}}:s:{id}", f"kvgate:1:{{{tenant}}}:sessions"
 
 
-async def _loaded(tenant: str, id: str, answer: Awaitable[object]) -> Session:
-    reply = cast("list[bytes | int]", await answer)
+def _loaded(tenant: str, id: str, answer: object) -> Session:
+    reply = cast("list[bytes | int]", answer)
     status = cast("Status", cast("bytes", reply[0]).decode())
     if status == "new":
         return Session(tenant, id, status)
