@@ -94,8 +94,11 @@ class ServedPool:
         """Status and body of a GET: health, models, metrics. Raises `UpstreamFailed`."""
         wire = self._wires[replica]
         exchange = await wire.transport.open(wire.request(b"GET", path.encode("ascii"), b"", b""))
-        head = await exchange.head
-        return head.status, await exchange.body()
+        try:
+            head = await exchange.head
+            return head.status, await exchange.body()
+        finally:
+            exchange.abort()  # does nothing to one that ended
 
 
 def engine_key(settings: pools.Pool, environ: Mapping[str, str]) -> str | None:

@@ -4,6 +4,8 @@ Rule: an engine that does not answer is not alive; one that does not tell its lo
 """
 
 import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,6 +14,12 @@ from backends.exchange import UpstreamFailed
 from backends.health import HealthSettings, ProbeResult, watch
 from backends.pool import Replica
 from gateway.pools import ServedPool
+
+Told = TypeVar("Told")
+
+PATIENCE_SECONDS: Final = 5.0
+"""For one question. Far less than a call may wait: a replica that hangs must be found before its calls time out."""
+NO_SUCH_PATH: Final = (404, 405, 501)
 
 
 class _Card(msgspec.Struct):
@@ -36,33 +44,43 @@ def start(served: ServedPool, settings: HealthSettings) -> None:
 class Prober:
     """Probes of one replica; the context limit is asked for once it is up and again whenever it came back."""
 
-    def __init__(self, served: ServedPool) -> None:
-        self._served = served
+    def __init__(self, served: ServedPool, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.served = served
+        self._patience_seconds = patience_seconds
         self._max_model_len: int | None = None
 
     async def __call__(self, replica: Replica) -> ProbeResult:
-        try:
-            status, _ = await self._served.get(replica.name, "/health")
-            if status >= 400:
-                self._max_model_len = None
-                return ProbeResult(alive=False)
-            if self._max_model_len is None:
-                self._max_model_len = await self._limit(replica)
-            return ProbeResult(True, self._max_model_len, await self._load(replica))
-        except UpstreamFailed:
+        if not await self._within_patience(self._alive(replica)):
             self._max_model_len = None
             return ProbeResult(alive=False)
+        if self._max_model_len is None:
+            self._max_model_len = await self._within_patience(self._limit(replica))
+        return ProbeResult(True, self._max_model_len, await self._within_patience(self._load(replica)))
+
+    async def _within_patience(self, asking: Awaitable[Told]) -> Told | None:
+        """What the replica says; `None` if it does not answer in time."""
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                return await asking
+        except (UpstreamFailed, TimeoutError):
+            return None
+
+    async def _alive(self, replica: Replica) -> bool:
+        status, _ = await self.served.get(replica.name, "/health")
+        if status in NO_SUCH_PATH:  # some servers of the OpenAI API have no health check
+            status, _ = await self.served.get(replica.name, "/v1/models")
+        return status < 400
 
     async def _limit(self, replica: Replica) -> int | None:
-        status, body = await self._served.get(replica.name, "/v1/models")
+        status, body = await self.served.get(replica.name, "/v1/models")
         try:
             limits = [card.max_model_len for card in _CARDS.decode(body).data] if status == 200 else []
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
         return min((limit for limit in limits if limit is not None), default=None)
 
     async def _load(self, replica: Replica) -> Load | None:
-        status, body = await self._served.get(replica.name, "/metrics")
+        status, body = await self.served.get(replica.name, "/metrics")
         if status != 200:
             return None
-        return parse_metrics(body.decode("utf-8", "replace"), self._served.engine.metrics)
+        return parse_metrics(body.decode("utf-8", "replace"), self.served.engine.metrics)

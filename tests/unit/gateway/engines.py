@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from backends.demand import Demand
@@ -38,14 +38,24 @@ class Engine:
 
     answers: list[bytes]
     asked: list[bytes] = field(default_factory=list)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
     port: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         self.asked.append(head + await reader.readexactly(length))
         writer.write(self.answers.pop(0) if self.answers else b"")
         writer.close()
+
+
+async def closed(writers: Sequence[asyncio.StreamWriter]) -> None:
+    """Close connections and wait until their sockets are gone."""
+    for writer in writers:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 @asynccontextmanager
@@ -56,8 +66,9 @@ async def engines(*scripts: Sequence[bytes]) -> AsyncIterator[list[Engine]]:
     for engine, server in zip(made, servers, strict=True):
         engine.port = server.sockets[0].getsockname()[1]
     yield made
-    for server in servers:
+    for engine, server in zip(made, servers, strict=True):
         server.close()
+        await closed(engine.writers)
 
 
 @dataclass
