@@ -41,7 +41,7 @@ class Gateway(BaseModel):
 
     @property
     def venv(self) -> Path:
-        return BENCH / "venv" / self.name
+        return BENCH / ".venv" / self.name
 
 
 def known() -> dict[str, Gateway]:
@@ -64,7 +64,7 @@ def installed(gateway: Gateway) -> bool:
     pinned = "\n".join(gateway.packages)
     if not pinned or (stamp.exists() and stamp.read_text() == pinned):
         return True
-    say(f"installing {pinned} into bench/venv/{gateway.name}")
+    say(f"installing {pinned} into bench/.venv/{gateway.name}")
     pip = [str(gateway.venv / "bin" / "python"), "-m", "pip", "install", "--quiet", *gateway.packages]
     for command in ([sys.executable, "-m", "venv", "--clear", str(gateway.venv)], pip):
         done = subprocess.run(command, capture_output=True, text=True)

@@ -69,14 +69,18 @@ class Rig:
 
 
 def figures(output: str) -> dict[str, float]:
-    """The numbers of the load generator's line. Raises `BenchError`, with its own words, if no call went well."""
+    """The numbers of the load generator's line; no TTFT if no stream began while it measured.
+
+    Raises `BenchError`, with its own words, if no call went well.
+    """
     try:
         told = json.loads(output)
     except ValueError as error:
         raise BenchError(f"the load generator said {output[-200:]!r}") from error
     if not any(told.get(name) for name in ("ok", "chunks", "active")):  # active: streams that had a chunk
         raise BenchError(f"no call went well: {told.get('err', 'no answer in time')}")
-    return {name: float(value) for name, value in told.items() if isinstance(value, int | float)}
+    absent = () if told.get("ttft_n") else ("ttft_p50_us", "ttft_p99_us")
+    return {name: float(value) for name, value in told.items() if isinstance(value, int | float) and name not in absent}
 
 
 def with_store(measured: Figures, store_seconds: float, calls: int, elapsed_seconds: float) -> dict[str, float]:

@@ -95,10 +95,14 @@ def compared(ours: Rounds, theirs: Rounds, measure: Measure) -> str:
     found = ratios(ours, theirs)
     if not found:
         return "–"
-    told = f"**{median(found):.2f}** ({min(found):.2f}–{max(found):.2f})"
+    told = f"**{_ratio(median(found))}** ({_ratio(min(found))}–{_ratio(max(found))})"
     if not measure.figure.endswith("_us"):
         return told
     return f"{told}, {median(ours[number] - theirs[number] for number in ours if number in theirs):+,.0f} µs"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
 
 
 def _line(cells: Sequence[str]) -> str:

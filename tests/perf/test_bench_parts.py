@@ -64,6 +64,11 @@ def test_what_the_load_generator_says_is_numbers_only() -> None:
     assert figures('{"ok": 5, "rps": 2.5, "err": "status 500"}') == {"ok": 5.0, "rps": 2.5}
 
 
+def test_a_time_to_first_token_of_no_stream_is_absent_not_zero() -> None:
+    assert figures('{"ok": 1, "ttft_n": 0, "ttft_p50_us": 0.0}') == {"ok": 1.0, "ttft_n": 0.0}
+    assert figures('{"ok": 1, "ttft_n": 2, "ttft_p50_us": 90.5}')["ttft_p50_us"] == 90.5
+
+
 def test_a_load_without_any_success_is_a_failure_in_its_own_words() -> None:
     with pytest.raises(BenchError, match="status 401"):
         figures('{"ok": 0, "chunks": 0, "err": "status 401"}')
