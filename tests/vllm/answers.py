@@ -13,7 +13,7 @@ Differences = dict[str, tuple[object, object]]
 """What differs: as vLLM has it, as the gateway has it; None is absent."""
 
 VLLMS_WORDS: Final = "vLLM's words"
-OUR_WORDS: Final = "our words"
+OUR_WORDS: Final = "kvgate's words"
 FINGERPRINT: Final = "system_fingerprint"
 """vLLM puts it on the last frame of a stream that says anything else, whichever that is."""
 

@@ -177,13 +177,18 @@ def known(request: str) -> Differences:
 
 def table() -> Iterator[str]:
     """The table as Markdown."""
-    yield "| request | vLLM | through kvgate | why |"
-    yield "|---|---|---|---|"
+    yield "| request | what: at vLLM → through kvgate | why |"
+    yield "|---|---|---|"
     for row in KNOWN:
-        sides = [", ".join(_said(name, values[side]) for name, values in row.differs.items()) for side in (0, 1)]
-        yield f"| {', '.join(f'`{request}`' for request in row.requests)} | {sides[0]} | {sides[1]} | {row.why} |"
+        requests = ", ".join(f"`{request}`" for request in row.requests)
+        yield f"| {requests} | {', '.join(_changed(row.differs))} | {row.why} |"
 
 
-def _said(name: str, value: object) -> str:
-    name = name.removeprefix("body.")
-    return f"no `{name}`" if value is None else f"`{name}` {value}"
+def _changed(differs: Differences) -> Iterator[str]:
+    """`name` one → other; keys that are only missing are named together."""
+    missing = [name.removeprefix("body.") for name, (_, ours) in differs.items() if ours is None]
+    for name, (theirs, ours) in differs.items():
+        if ours is not None:
+            yield f"`{name}` {'none' if theirs is None else theirs} → {ours}"
+    if missing:
+        yield "without " + ", ".join(f"`{name}`" for name in missing)

@@ -9,7 +9,7 @@ from gateway.app import Gateway
 from tests.vllm.conftest import counted
 from tests.vllm.engine import GENERATED, RUNNING, Engine
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 ASKED_TOKENS = 3_000
 """Minutes of work here, so that what has stopped has been stopped."""

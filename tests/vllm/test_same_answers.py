@@ -13,7 +13,7 @@ from tests.vllm.answers import OUR_WORDS, addressed, differences
 from tests.vllm.engine import Engine
 from tests.vllm.known import known, table
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 FOLDER = "vllm-0.32.0"
 NOT_HERE = ("pd_", "overload", "noauth", "badauth")
@@ -38,6 +38,14 @@ async def test_an_alias_is_the_name_in_the_answer_and_nothing_else_changes(gatew
         through = await send(gateway.port, addressed(raw, b"chat", b"sk-plain"))
         assert differences(direct, through) == {}
         assert b'"model":"chat"' in through.body and b"smollm2" not in through.body
+
+
+async def test_headers(gateway: Gateway, engine: Engine) -> None:
+    raw = addressed(request(FOLDER, "chat_nonstream"), b"smollm2", b"sk-plain")
+    direct, through = await send(engine.port, raw), await send(gateway.port, raw)
+    assert set(direct.headers) - set(through.headers) == {"date", "server", "vary"}
+    assert set(through.headers) - set(direct.headers) == {"x-kvgate-context"}
+    assert f'"id":"chatcmpl-{through.headers["x-request-id"]}"'.encode() in through.body
 
 
 async def test_without_a_key_the_answer_is_401_as_an_error_object(gateway: Gateway) -> None:
