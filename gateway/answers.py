@@ -49,8 +49,7 @@ def renaming_of(job: Job) -> Renaming | None:
     upstream = job.service.model.upstream_name
     if job.call.model == upstream:
         return None
-    old, new = msgspec.json.encode(upstream), msgspec.json.encode(job.call.model)
-    return Renaming(b'"model":' + old, b'"model":' + new)
+    return Renaming.between(upstream, job.call.model)
 
 
 def usage_of(body: bytes) -> Usage | None:

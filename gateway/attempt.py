@@ -105,7 +105,7 @@ class Attempt:
         self._delivery.usage = usage_of(body)
         self._delivery.outcome = "ok"
         if renaming := renaming_of(self._job):
-            body = body.replace(renaming.old, renaming.new, 1)
+            body = renaming.apply(body)
         self._responder.reply(head.status, ((b"content-type", kind), *self._job.headers), body)
         return "success"
 

@@ -7,6 +7,8 @@ engine that dies before them can still be replaced.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from backends.exchange import Exchange, UpstreamFailed
 from backends.sse import Scanner, Verdict
 from gateway.clock import Clock
@@ -16,10 +18,30 @@ from gateway.responder import Header, Responder
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """The model's name as the engine writes it and as the client knows it, both as `"model":"..."` bytes."""
+    """The field `model` as the engine writes it and as the client is to read it, in each way that JSON is spaced."""
 
-    old: bytes
-    new: bytes
+    spellings: tuple[tuple[bytes, bytes], ...]
+
+    @classmethod
+    def between(cls, old: str, new: str) -> "Renaming":
+        """From the name `old` to the name `new`."""
+        return cls(tuple([(_field(space, old), _field(space, new)) for space in (b"", b" ")]))
+
+    def apply(self, data: bytes) -> bytes:
+        for old, new in self.spellings:
+            data = data.replace(old, new)
+        return data
+
+    def begun(self, data: bytes) -> int:
+        """How many of the last bytes may be the beginning of what is renamed."""
+        if data.endswith(b"\n"):
+            return 0  # nearly always: whole frames come
+        sizes = (size for old, _ in self.spellings for size in range(1, len(old)) if data.endswith(old[:size]))
+        return max(sizes, default=0)
+
+
+def _field(space: bytes, name: str) -> bytes:
+    return b'"model":' + space + msgspec.json.encode(name)
 
 
 class Relay:
@@ -85,7 +107,7 @@ class Relay:
         if verdict == "complete":
             rest += self._scanner.tail
             if self._renaming is not None:
-                rest = rest.replace(self._renaming.old, self._renaming.new)
+                rest = self._renaming.apply(rest)
         if rest:
             self._send(rest)
         if not self._responder.started:
@@ -94,7 +116,7 @@ class Relay:
 
     def _renamed(self, data: bytes, renaming: Renaming) -> bytes:
         """The name replaced; a beginning of it at the very end of `data` waits for what follows."""
-        data = (self._held + data).replace(renaming.old, renaming.new)
-        keep = next((size for size in range(len(renaming.old) - 1, 0, -1) if data.endswith(renaming.old[:size])), 0)
+        data = renaming.apply(self._held + data)
+        keep = renaming.begun(data)
         self._held = data[len(data) - keep :]
         return data[: len(data) - keep]

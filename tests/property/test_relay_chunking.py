@@ -9,11 +9,24 @@ from hypothesis import strategies as st
 from gateway.relay import Renaming
 from tests.unit.gateway.streams import Stream, sent
 
-OLD, NEW = b'"model":"llama"', b'"model":"gpt-4o-mini"'
+NAMES = Renaming.between("llama", "gpt-4o-mini")
+OLD, SPACED = b'"model":"llama"', b'"model": "llama"'
 
 # Names and beginnings of names where they belong, and where they do not.
 PARTS = st.sampled_from(
-    [OLD, OLD[:-1], OLD[:4], b'"model":', b'"', b"llama", b'"text":"x"', b",", rb"\"model\":\"llama\""]
+    [
+        OLD,
+        SPACED,
+        SPACED[:9],
+        OLD[:-1],
+        OLD[:4],
+        b'"model":',
+        b'"',
+        b"llama",
+        b'"text":"x"',
+        b",",
+        rb"\"model\":\"llama\"",
+    ]
 )
 FRAMES = st.lists(PARTS, max_size=5).map(lambda parts: b'data: {"choices":[{"text":"t"}],' + b"".join(parts) + b"}\n\n")
 
@@ -29,9 +42,9 @@ def test_renaming_does_not_depend_on_where_the_stream_is_cut(frames: list[bytes]
     pieces = [whole[start:stop] for start, stop in pairwise(borders)]
 
     async def relayed() -> bytes:
-        stream = Stream(renaming=Renaming(OLD, NEW))
+        stream = Stream(renaming=NAMES)
         verdict = await stream.run(pieces)
         assert verdict == ("complete" if ended else "truncated")
         return sent(stream.client)
 
-    assert asyncio.run(relayed()) == whole.replace(OLD, NEW)
+    assert asyncio.run(relayed()) == NAMES.apply(whole)

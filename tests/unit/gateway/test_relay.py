@@ -6,7 +6,7 @@ from backends.exchange import UpstreamFailed
 from gateway.relay import Renaming
 from tests.unit.gateway.streams import Stream, sent
 
-NAMES = Renaming(b'"model":"llama"', b'"model":"gpt-4o-mini"')
+NAMES = Renaming.between("llama", "gpt-4o-mini")
 ROLE = b'data: {"model":"llama","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
 HELLO = b'data: {"model":"llama","choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'
 STOP = b'data: {"model":"llama","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -64,9 +64,10 @@ async def test_usage_is_kept_from_a_client_that_did_not_ask() -> None:
     assert sent(stream.client) == ROLE + HELLO + STOP + DONE
 
 
-async def test_the_models_name_is_the_one_the_client_used() -> None:
+@pytest.mark.parametrize("space", [b"", b" "])
+async def test_the_models_name_is_the_one_the_client_used(space: bytes) -> None:
     stream = Stream(renaming=NAMES)
-    await stream.run([ROLE + HELLO, STOP, DONE])
+    await stream.run([piece.replace(b'":', b'":' + space) for piece in (ROLE + HELLO, STOP, DONE)])
     assert b'"llama"' not in sent(stream.client)
     assert sent(stream.client).count(b'"gpt-4o-mini"') == 3
 
@@ -74,7 +75,7 @@ async def test_the_models_name_is_the_one_the_client_used() -> None:
 async def test_a_last_frame_without_its_blank_line_is_renamed_too() -> None:
     stream = Stream(renaming=NAMES)
     assert await stream.run([ROLE, HELLO, STOP.rstrip()]) == "complete"
-    assert sent(stream.client) == (ROLE + HELLO + STOP.rstrip()).replace(NAMES.old, NAMES.new)
+    assert sent(stream.client) == (ROLE + HELLO + STOP.rstrip()).replace(b"llama", b"gpt-4o-mini")
 
 
 async def test_what_a_model_writes_is_not_renamed() -> None:
@@ -93,3 +94,14 @@ async def test_the_clock_starts_with_the_first_content_and_gaps_follow() -> None
     assert stream.relay.first_at == 12.5
     assert stream.firsts == [12.5]
     assert (stream.gaps.buckets, stream.gaps.total) == ([1, 0, 0, 1], 4.25)
+
+
+@pytest.mark.parametrize("size", [1, 7, 20])
+async def test_a_name_that_is_cut_in_a_frame_too_long_to_be_held_is_renamed(size: int) -> None:
+    long = b'data: {"pad":"' + b"x" * 70_000 + b'","model": "llama","m":"model":"llama"}\n\n'
+    whole = HELLO + long + STOP + DONE
+    start = len(HELLO) + 69_990
+    stream = Stream(renaming=NAMES)
+    pieces = [whole[:start], *(whole[at : at + size] for at in range(start, len(whole), size))]
+    assert await stream.run(pieces) == "complete"
+    assert sent(stream.client) == whole.replace(b"llama", b"gpt-4o-mini")
