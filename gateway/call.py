@@ -34,7 +34,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
     their raw JSON values. `content_bytes` bounds the prompt's tokens from above: a token is at least one byte.
-    `overhead` is text outside the messages, `overhead_tokens` what came as token ids.
+    `overhead` is text outside the messages, `overhead_tokens` what came as token ids; of several `prompts`, each run on
+    its own, those of the longest.
     """
 
     dialect: "Dialect"
@@ -49,6 +50,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     overhead_tokens: int = 0
     max_tokens: int | None = None
     choices: int = 1
+    prompts: int = 1
     generates: bool = True
     present: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     hints: SessionHints = NO_HINTS

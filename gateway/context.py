@@ -57,9 +57,9 @@ class Context:
 
     async def plan(self, call: Call, service: Service, known: Known) -> Planned:
         """The edits for a call. Raises `ContextTooLong`."""
-        if known.memory is EMPTY and service.quiet(call.content_bytes, call.largest_bytes, len(call.messages)):
-            estimate = call.content_bytes // 4
-            return Planned((), estimate, estimate, EMPTY, counted=False)
+        prompt_bytes = call.content_bytes if call.prompts == 1 else call.largest_bytes
+        if known.memory is EMPTY and service.quiet(prompt_bytes, call.largest_bytes, len(call.messages)):
+            return estimated(call)
         scale = self._ratio(service.model.name)
         conversation = await service.counter.conversation(call, known.digests, scale)
         found = plan(
@@ -75,6 +75,8 @@ class Context:
             raise errors.ContextTooLong(found.message, param="messages", extra=extra)
         if found.shadow_refusal is not None:
             self._refused(service, found.shadow_refusal, "shadow")
+        if call.prompts > 1:
+            return estimated(call)  # the longest fits; how many tokens there are together was not counted
         self._account(conversation, found)
         tokens = tuple([message.tokens for message in conversation.messages])
         return Planned(found.edits, found.original_tokens, found.sent_tokens, found.memory, True, tokens, scale)
@@ -90,3 +92,9 @@ class Context:
         if found.edits:
             for violation in violations(conversation, found.edits):
                 self._metrics.violations.add(1, violation.rule)
+
+
+def estimated(call: Call) -> Planned:
+    """No edits, and a guess at the tokens by the bytes."""
+    tokens = call.content_bytes // 4
+    return Planned((), tokens, tokens, EMPTY, counted=False)

@@ -17,6 +17,7 @@ from gateway.dialects.openai_body import (
     present,
     wants_usage,
 )
+from gateway.dialects.openai_prompts import countable, prompts_of
 from gateway.errors import InvalidRequest
 
 
@@ -38,7 +39,9 @@ class OpenAICompletions(OpenAIDialect):
     def parse(self, body: bytes) -> Call:
         completion = parsed(_DECODER, body)
         prompt = bytes(completion.prompt)
-        text, ids = countable(prompt)
+        prompts = prompts_of(prompt)
+        longest = max(prompts, key=len)
+        text, ids = countable(longest)
         return Call(
             dialect=self,
             body=body,
@@ -46,33 +49,15 @@ class OpenAICompletions(OpenAIDialect):
             stream=bool(completion.stream),
             wants_usage=wants_usage(completion),
             content_bytes=len(prompt),
+            largest_bytes=len(longest),
+            prompts=len(prompts),
             overhead=text,
             overhead_tokens=ids,
             max_tokens=limit_of(completion),
-            choices=max(choices_of(completion), _best_of(completion)) * prompts_in(prompt),
+            choices=max(choices_of(completion), _best_of(completion)) * len(prompts),
             present=present(body, completion),
             hints=hints_of(completion),
         )
-
-
-def prompts_in(prompt: bytes) -> int:
-    """How many prompts a raw `prompt` field holds: a text or a list of ids is one, a list of those its length."""
-    try:
-        items = msgspec.json.decode(prompt, type=list[msgspec.Raw])
-    except msgspec.ValidationError:
-        return 1
-    return len(items) if items and bytes(items[0])[:1] in (b'"', b"[") else 1
-
-
-def countable(prompt: bytes) -> tuple[bytes, int]:
-    """The text of a raw `prompt` field as an engine reads it, and how many tokens came as ids."""
-    try:
-        value = msgspec.json.decode(prompt)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return prompt, 0
-    items = value if isinstance(value, list) else [value]
-    ids = sum(len(item) if isinstance(item, list) else isinstance(item, int) for item in items)
-    return "\n".join(item for item in items if isinstance(item, str)).encode(), ids
 
 
 def _best_of(completion: CompletionBody) -> int:

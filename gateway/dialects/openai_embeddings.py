@@ -8,6 +8,7 @@ import msgspec
 from gateway.call import Call
 from gateway.dialects.openai import OpenAIDialect
 from gateway.dialects.openai_body import OpenAIBody, parsed, present
+from gateway.dialects.openai_prompts import countable, prompts_of
 
 
 class EmbeddingBody(OpenAIBody, kw_only=True):
@@ -26,13 +27,19 @@ class OpenAIEmbeddings(OpenAIDialect):
 
     def parse(self, body: bytes) -> Call:
         embedding = parsed(_DECODER, body)
-        text = bytes(embedding.input)
+        field = bytes(embedding.input)
+        prompts = prompts_of(field)
+        longest = max(prompts, key=len)
+        text, ids = countable(longest)
         return Call(
             dialect=self,
             body=body,
             model=embedding.model,
-            content_bytes=len(text),
+            content_bytes=len(field),
+            largest_bytes=len(longest),
+            prompts=len(prompts),
             overhead=text,
+            overhead_tokens=ids,
             generates=False,
             present=present(body, embedding),
         )

@@ -10,6 +10,9 @@ from gateway import digests
 from gateway.call import Call
 from gateway.context import Context, Known, Planned
 from gateway.counting import MESSAGE_OVERHEAD_TOKENS, Counter
+from gateway.dialects.base import Dialect
+from gateway.dialects.openai_completions import OpenAICompletions
+from gateway.dialects.openai_embeddings import OpenAIEmbeddings
 from gateway.errors import ContextTooLong
 from gateway.forecast import Forecast
 from gateway.metrics import Metrics
@@ -148,6 +151,18 @@ async def test_a_window_drops_turns() -> None:
     plan = await planned(call, service(Words(), window))
     assert any(isinstance(edit, DropMessages) for edit in plan.edits)
     assert plan.sent_tokens < 900
+
+
+@pytest.mark.parametrize("dialect", [OpenAIEmbeddings(), OpenAICompletions()])
+async def test_of_several_prompts_the_longest_is_limited(dialect: Dialect) -> None:
+    def batch(*words: int) -> Call:
+        texts = ["word " * count for count in words]
+        return dialect.parse(json.dumps({"model": "demo", "input": texts, "prompt": texts}).encode())
+
+    plan = await planned(batch(*[600] * 20), service(Words(), CAP))
+    assert (plan.edits, plan.counted) == ((), False)
+    with pytest.raises(ContextTooLong):
+        await planned(batch(10, 1_100, 10), service(Words(), CAP))
 
 
 def cap(limit: int, mode: str = "enforce") -> CapContext:

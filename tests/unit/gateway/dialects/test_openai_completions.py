@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from gateway.dialects.openai_completions import OpenAICompletions, prompts_in
+from gateway.dialects.openai_completions import OpenAICompletions
+from gateway.dialects.openai_prompts import prompts_of
 from gateway.errors import InvalidRequest
 
 COMPLETIONS = OpenAICompletions()
@@ -28,8 +29,8 @@ def parse(**fields: object) -> object:
         ({"odd": 1}, 1),
     ],
 )
-def test_prompts_in(prompt: object, expected: int) -> None:
-    assert prompts_in(json.dumps(prompt).encode()) == expected
+def test_how_many_prompts_there_are(prompt: object, expected: int) -> None:
+    assert len(prompts_of(json.dumps(prompt).encode())) == expected
 
 
 @pytest.mark.parametrize(
