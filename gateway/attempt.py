@@ -99,6 +99,8 @@ class Attempt:
         kind = head.get(b"content-type") or JSON
         if head.status >= 400:
             return await self._refused(exchange, head)
+        if head.status >= 300:
+            raise errors.EngineError("The engine sent the call elsewhere.")  # a client is not sent after it
         if kind.startswith(EVENT_STREAM):
             return await self._streamed(exchange)
         body = await exchange.body()
