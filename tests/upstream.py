@@ -79,6 +79,7 @@ class Upstream:
     peers: list[Peer] = field(default_factory=list)
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def requests(self) -> list[Received]:
@@ -93,8 +94,19 @@ class Upstream:
 
         return asyncio.StreamReaderProtocol(reader, serve)
 
+    async def close(self) -> None:
+        """End every connection, whatever its script is at."""
+        serving = list(self._serving)
+        for task in serving:
+            task.cancel()
+        if serving:
+            await asyncio.wait(serving)
+
     async def _serve(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         self.connections.add(writer)
+        self._serving.add(task)
         try:
             while (received := await read_request(reader)) is not None:
                 if (probed := PROBES.get(received.target)) is not None:
@@ -105,7 +117,8 @@ class Upstream:
             pass
         finally:
             self.connections.discard(writer)
-            writer.close()
+            self._serving.discard(task)
+            writer.transport.abort() if task.cancelling() else writer.close()
 
     async def _answer(self, peer: Peer) -> None:
         self.peers.append(peer)
@@ -135,8 +148,7 @@ async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
         yield running
     finally:
         server.close()
-        for connection in list(running.connections):
-            connection.transport.abort()
+        await running.close()
 
 
 # What scripts are made of.

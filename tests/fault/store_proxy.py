@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.house import until
+
 
 @dataclass(slots=True)
 class StoreProxy:
@@ -14,6 +16,10 @@ class StoreProxy:
     answering: asyncio.Event = field(default_factory=asyncio.Event)
     reachable: bool = True
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._writers)
 
     def away(self) -> None:
         """The store goes: every connection breaks and no new one comes about."""
@@ -30,8 +36,8 @@ class StoreProxy:
             if self.reachable:
                 await self._joined(reader, writer, path)
         finally:
-            self._writers.discard(writer)
             writer.transport.abort()
+            self._writers.discard(writer)
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> None:
         store_reader, store_writer = await asyncio.open_unix_connection(path)
@@ -73,3 +79,4 @@ async def store_proxy(store_url: str) -> AsyncIterator[StoreProxy]:
     finally:
         server.close()
         proxy.away()
+        await until(lambda: not proxy.busy)

@@ -252,3 +252,24 @@ async def test_headers_of_the_engine_stay_with_it(house: House, up: Upstream) ->
     answer = await house.chat()
     assert not {"server", "set-cookie", "x-internal"} & set(answer.headers)
     assert answer.headers["x-request-id"] != "engine"
+
+
+@pytest.mark.parametrize("space", [b"", b" "])
+@pytest.mark.parametrize("size", [1, 9, 10_000])
+async def test_an_alias_is_all_that_changes(house: House, up: Upstream, space: bytes, size: int) -> None:
+    """However the engine writes its JSON, and wherever the network cuts it."""
+    whole = b"".join((*FRAMES[:-1], USAGE, DONE)).replace(b'":', b'":' + space)
+    pieces = [chunk(whole[at : at + size]) for at in range(0, len(whole), size)]
+    asking = b'"stream_options":{"include_usage":true},"top_p"'
+    body = (BODY % b"true").replace(b'"demo"', b'"gpt-4o-mini"').replace(b'"top_p"', asking)
+    answer = await answered(house, answers(CHUNKED, *pieces, END), up, body)
+    assert answer == whole.replace(b'"demo"', b'"gpt-4o-mini"')
+    assert json.loads(up.requests[-1].body)["model"] == "demo"
+
+
+@pytest.mark.parametrize("space", [b"", b" "])
+async def test_an_alias_in_a_whole_answer(house: House, up: Upstream, space: bytes) -> None:
+    whole = b'{"id":%b"1","model":%b"demo","choices":[{"text":"\\"model\\":\\"demo\\""}]}' % (space, space)
+    body = (BODY % b"false").replace(b'"demo"', b'"gpt-4o-mini"')
+    answer = await answered(house, answers(reply(200, whole)), up, body)
+    assert answer == whole.replace(b'"demo"', b'"gpt-4o-mini"')
