@@ -31,8 +31,11 @@ _SETTLE = Script.load("budgets", "settle")
 _GRACE_US = 3600 * MICRO
 
 
-def reserving(scope: Scope, amounts: Amounts) -> Step[Grant | Denied]:
-    """Take `amounts` from every limit of the scope, of which there is at least one, or nothing."""
+def reserving(scope: Scope, amounts: Amounts) -> tuple[str, Step[Grant | Denied]]:
+    """Take `amounts` from every limit of the scope, of which there is at least one, or nothing.
+
+    With the lease that it will be known by, for a caller who never hears the answer.
+    """
     lease = secrets.token_hex(12)
     args: list[Argument] = ["", int(scope.lease_seconds * MICRO), _GRACE_US]
     for terms in scope.terms:
@@ -40,7 +43,7 @@ def reserving(scope: Scope, amounts: Amounts) -> Step[Grant | Denied]:
         lease += f";{terms.bucket} {taken} {kept}"
         args += (terms.bucket, terms.capacity, terms.refill, terms.period_us, taken, terms.refuses)
     args[0] = lease
-    return Step(_RESERVE, scope.keys, args, partial(_reserved, lease, scope, amounts))
+    return lease, Step(_RESERVE, scope.keys, args, partial(_reserved, lease, scope, amounts))
 
 
 def settling(grant: Grant, amounts: Amounts) -> Step[bool]:
@@ -68,7 +71,7 @@ async def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Grant | Den
     """
     if not scope.limits:
         return unlimited(scope, amounts)
-    step = reserving(scope, amounts)
+    _, step = reserving(scope, amounts)
     return step.read(await run(step.script, step.keys, step.args))
 
 

@@ -6,6 +6,7 @@ the session is then neither read nor written, and each limit says what happens t
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -63,13 +64,14 @@ class Books:
         amounts = service.amounts(expected, call.choices)
         tenant = service.caller.tenant
         loading = sessions.loading(tenant, session_id(call, service, headers, names), chain) if chain else None
-        session, found = await self._opened(loading, service.scope, amounts)
+        session, found, lost = await self._opened(loading, service.scope, amounts)
         self._metrics.sessions.add(1, session.status)
         if isinstance(found, Denied):
+            await self._undone(lost)
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
             raise fault_of(found)
         memory = Memory.loads(session.memory) if session.memory else EMPTY
-        return Opened(session, Known(names, session.known_messages, memory), chain, found, expected)
+        return Opened(session, Known(names, session.known_messages, memory), chain, found, expected, lost)
 
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
@@ -80,6 +82,7 @@ class Books:
         amounts = service.amounts(used, passage.call.choices) if used is not None else {}
         settling = ledger.settling(opened.grant, amounts) if service.scope.limits else None
         saving = self._saving(passage, opened, used) if used is not None else None
+        await self._undone(opened.lost)
         try:
             await self._closed(settling, saving, service.caller.tenant)
         except StoreError as error:
@@ -88,17 +91,21 @@ class Books:
 
     async def _opened(
         self, loading: Step[Session] | None, scope: Scope, amounts: Amounts
-    ) -> tuple[Session, Grant | Denied]:
-        """What the store says of both, in one round trip; what holds without it while it is away."""
+    ) -> tuple[Session, Grant | Denied, Grant | None]:
+        """What the store says of both, in one round trip; what holds without it while it is away.
+
+        Last comes a grant whose answer was lost: the store may have made it all the same.
+        """
         if not scope.limits:
-            return await self._read(loading), ledger.unlimited(scope, amounts)
-        reserving = ledger.reserving(scope, amounts)
+            return await self._read(loading), ledger.unlimited(scope, amounts), None
+        lease, reserving = ledger.reserving(scope, amounts)
         try:
             if loading is None:
-                return NO_SESSION, await self._run(reserving)
-            return await self._run(both(loading, reserving))
+                return NO_SESSION, await self._run(reserving), None
+            return *await self._run(both(loading, reserving)), None
         except StoreError:
-            return NO_SESSION, self._local.decide(scope, amounts, monotonic(), wall())
+            decided = self._local.decide(scope, amounts, monotonic(), wall())
+            return NO_SESSION, decided, Grant(lease, scope, amounts)
 
     async def _read(self, loading: Step[Session] | None) -> Session:
         try:
@@ -116,6 +123,13 @@ class Books:
             saved = await self._run(saving, WRITE_SECONDS)
         if saved is not None and saved.evicted:
             await self._sessions.forget(tenant, saved.evicted)
+
+    async def _undone(self, lost: Grant | None) -> None:
+        """Give back a grant whose answer never came; what was used is charged to the grant in its place."""
+        if lost is None:
+            return
+        with suppress(StoreError):  # then its lease runs out
+            await self._run(ledger.settling(lost, {}), WRITE_SECONDS)
 
     async def _run(self, step: Step[T], seconds: float | None = None) -> T:
         return step.read(await self._store.run(step.script, step.keys, step.args, seconds))

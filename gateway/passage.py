@@ -25,6 +25,7 @@ class Opened(msgspec.Struct, frozen=True):
     chain: tuple[bytes, ...]
     grant: Grant
     expected: Usage
+    lost: Grant | None = None
 
 
 @dataclass(slots=True)

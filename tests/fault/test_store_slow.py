@@ -33,6 +33,21 @@ async def test_calls_are_served_within_the_local_allowance_and_flagged(valkey: E
         assert await running.leases() <= 1, "a reservation whose proof came too late runs out by itself"
 
 
+async def test_a_grant_whose_proof_came_too_late_is_given_back(valkey: EmbeddedServer) -> None:
+    async with store_proxy(valkey.url) as proxy, house(proxy.url, store_timeout_seconds=1) as running:
+        await running.chat("before")
+        await running.quiet()
+        before = await running.charged()
+        proxy.answering.clear()
+        answer = await running.chat("meanwhile")  # the reservation is made, its answer held back
+        assert answer.headers["x-kvgate-budget"] == "local"
+        proxy.answering.set()
+        await running.quiet()
+        assert await running.leases() == 0
+        used = answer.json()["usage"]["total_tokens"]
+        assert await running.charged() == before + used
+
+
 async def test_a_limit_may_let_nothing_pass_unchecked(valkey: EmbeddedServer) -> None:
     async with store_proxy(valkey.url) as proxy, house(proxy.url, change=closed, store_timeout_seconds=1) as running:
         proxy.answering.clear()
