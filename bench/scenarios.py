@@ -30,7 +30,7 @@ class Pace:
     """How long at most to wait before each measurement for the machine to be quiet."""
 
 
-FULL: Final = Pace(rounds=4, seconds=3.0, warm_up_seconds=1.0, quiet_seconds=5.0)
+FULL: Final = Pace(rounds=4, seconds=3.0, warm_up_seconds=1.0, quiet_seconds=3.0)
 QUICK: Final = Pace(rounds=1, seconds=1.5, warm_up_seconds=0.5, quiet_seconds=0.0)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from bench.results import FILE, Measurement, read
 
 OURS: Final = "kvgate"
-TWO_WORKERS: Final = "kvgate, 2 workers"
+TWO_WORKERS: Final = "kvgate-2-workers"
 DIRECT: Final = "direct"
 
 Rounds = Mapping[int, float]
