@@ -1,0 +1,139 @@
+"""Edited conversations as the engine sees them: what is cut stays cut in the same bytes, so its prefix cache holds."""
+
+import itertools
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from gateway.embedded import EmbeddedServer
+from tests.house import KEY, House, gateway
+from tests.upstream import Upstream, answers, reply, upstream
+
+ANSWER = b'{"choices":[]}'
+"""Without usage: an engine that counted otherwise would teach the gateway another measure."""
+HIGH_WATER = 20_000
+LONG = "\n".join(f"{number}: the quick brown fox jumps over the lazy dog" for number in range(1_200))
+
+
+@pytest.fixture
+async def up() -> AsyncIterator[Upstream]:
+    async with upstream(answers(reply(200, ANSWER))) as running:
+        yield running
+
+
+@pytest.fixture
+async def house(valkey: EmbeddedServer, up: Upstream) -> AsyncIterator[House]:
+    def change(data: dict[str, Any]) -> None:
+        tier = data["tiers"]["standard"]
+        tier["policies"] = [{"kind": "trim_tool_output", "max_tokens": 1_000}, {"kind": "keep_recent_turns"}]
+        tier["context"] = {"limit_tokens": "24k", "high_water_tokens": HIGH_WATER, "low_water_tokens": "4k"}
+
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        yield running
+
+
+class Raw(msgspec.Struct):
+    """A body's messages as the bytes they are."""
+
+    messages: list[msgspec.Raw]
+
+
+def messages_of(body: bytes) -> list[bytes]:
+    return [bytes(message) for message in msgspec.json.decode(body, type=Raw).messages]
+
+
+async def asked(house: House, messages: list[bytes], **fields: object) -> httpx.Response:
+    """A chat request whose messages are these very bytes."""
+    rest = b"".join(b',"%b":%b' % (name.encode(), json.dumps(value).encode()) for name, value in fields.items())
+    body = b'{"model":"demo", "messages" :[%b]%b}' % (b" , ".join(messages), rest)
+    headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    answer = await house.http.post("/chat/completions", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    await house.quiet()
+    return answer
+
+
+def wire(role: str, content: object, **more: object) -> bytes:
+    """A message with the odd spaces that clients are free to write."""
+    return json.dumps({"role": role, "content": content} | more, separators=(" ,", " : ")).encode()
+
+
+def call(number: int) -> bytes:
+    function = {"name": "read_file", "arguments": '{"path": "a"}'}
+    return wire("assistant", None, tool_calls=[{"id": f"c{number}", "type": "function", "function": function}])
+
+
+def result(number: int, text: str) -> bytes:
+    return wire("tool", text, tool_call_id=f"c{number}")
+
+
+START = [wire("system", "Be brief."), wire("user", "Read the file."), call(1), result(1, LONG)]
+
+
+async def test_only_the_message_that_is_cut_changes(house: House, up: Upstream) -> None:
+    answer = await asked(house, START, top_p=0.5, seed=7)
+    assert answer.headers["x-kvgate-context"].endswith("edits=1")
+    sent = up.requests[0].body
+    before, after = messages_of(sent)[:3], json.loads(messages_of(sent)[3])
+    assert before == START[:3]
+    assert (after["role"], after["tool_call_id"]) == ("tool", "c1")
+    assert len(after["content"]) < len(LONG) / 5
+    assert LONG.startswith(after["content"][:200]) and LONG.endswith(after["content"][-200:])
+    rest = {name: value for name, value in json.loads(sent).items() if name not in ("messages", "cache_salt")}
+    assert rest == {"model": "demo", "top_p": 0.5, "seed": 7}
+
+
+async def test_what_was_cut_stays_cut_in_the_same_bytes(house: House, up: Upstream) -> None:
+    messages = list(START)
+    await asked(house, messages)
+    for number in range(3):
+        messages += [wire("assistant", f"Answer {number}."), wire("user", f"Question {number}?")]
+        await asked(house, messages)
+    sent = [messages_of(request.body) for request in up.requests]
+    for earlier, later in itertools.pairwise(sent):
+        assert later[: len(earlier)] == earlier, "the engine's cache of the prefix holds"
+    assert await house.metric("kvgate_context_violations_total") == 0
+
+
+async def test_another_client_s_copy_of_the_conversation_is_cut_alike(house: House, up: Upstream) -> None:
+    """The memory of a session is a help: without it the same output is cut to the same bytes."""
+    await asked(house, START, session_id="one")
+    await asked(house, START, session_id="another")
+    first, second = (messages_of(request.body) for request in up.requests)
+    assert first == second
+
+
+async def test_a_long_session_breaks_its_prefix_seldom_and_never_passes_the_mark(house: House, up: Upstream) -> None:
+    """Forty turns with a tool result of two thousand tokens each, the window between 20k and 4k."""
+    words = "alpha beta gamma delta " * 240  # about a thousand tokens, so below the trim
+    messages = [wire("system", "Be brief."), wire("user", "The task."), wire("assistant", "Yes?")]
+    marks = []
+    for number in range(40):
+        messages += [wire("user", f"Step {number}."), call(number), result(number, f"{number} {words[:4_000]}")]
+        answer = await asked(house, messages)
+        marks.append(int(answer.headers["x-kvgate-context"].partition("sent=")[2].partition(";")[0].lstrip("~")))
+        messages.append(wire("assistant", f"Done {number}. {words[:3_000]}"))
+    assert max(marks) <= HIGH_WATER
+    assert max(marks) > HIGH_WATER * 3 / 4, "the session is long enough to tell"
+    sent = [messages_of(request.body) for request in up.requests]
+    breaks = sum(later[: len(earlier)] != earlier for earlier, later in itertools.pairwise(sent))
+    assert 1 <= breaks <= 4
+    assert await house.metric("kvgate_context_edits_total", policy="keep_recent_turns") >= breaks
+    assert await house.metric("kvgate_context_violations_total") == 0
+    assert sent[-1][:3] == messages[:3], "instructions and task stay"
+
+
+async def test_shadow_counts_and_changes_nothing(valkey: EmbeddedServer, up: Upstream) -> None:
+    def change(data: dict[str, Any]) -> None:
+        data["tiers"]["standard"]["policies"] = [{"kind": "trim_tool_output", "max_tokens": 1_000, "mode": "shadow"}]
+
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as house:
+        answer = await asked(house, START)
+        assert answer.headers["x-kvgate-context"].endswith("edits=0")
+        assert messages_of(up.requests[0].body) == START
+        assert await house.metric("kvgate_context_removed_tokens_total", mode="shadow") > 5_000
+        assert await house.metric("kvgate_context_removed_tokens_total", mode="enforce") == 0
