@@ -23,8 +23,9 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """One connection to the replica; a parser's callbacks in, an exchange's events out."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self._owner = owner
+        self.loop = loop  # held, because asking which loop runs is a system call on some versions of Python
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._parser = httptools.HttpResponseParser(self)

@@ -48,8 +48,7 @@ class Exchange:
 
     __slots__ = ("_connection", "_held", "_sink", "done", "head", "reused")
 
-    def __init__(self, connection: Line, *, reused: bool) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, connection: Line, loop: asyncio.AbstractEventLoop, *, reused: bool) -> None:
         self.head: asyncio.Future[Head] = loop.create_future()
         self.done: asyncio.Future[None] = loop.create_future()
         self.reused = reused

@@ -58,7 +58,7 @@ class Transport:
         return await self._headed(await self._connected(), data, reused=False)
 
     async def _headed(self, connection: Connection, data: bytes, *, reused: bool) -> Exchange:
-        exchange = Exchange(connection, reused=reused)
+        exchange = Exchange(connection, connection.loop, reused=reused)
         self._busy.add(connection)
         connection.send(exchange, data, self._clock() + self._first_byte_seconds)
         try:
@@ -82,7 +82,7 @@ class Transport:
         try:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self), self._host, self._port, ssl=self._tls
+                    lambda: Connection(self, loop), self._host, self._port, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
             raise UpstreamFailed("unreachable", before_reply=True) from error

@@ -223,7 +223,8 @@ class ClientConnection(asyncio.Protocol):
         self._costs = request.method == "POST"
         responder = Responder(self, keep=request.keep_alive, http10=request.http10, head_only=request.method == "HEAD")
         self.responder = responder
-        self._server.tasks.start(self._server.handle(request, responder), name="request")
+        task = self._server.tasks.start(self._server.handle(request, responder), name="request")
+        responder.cancel = task.cancel
 
     def _too_large(self) -> None:
         self._refuse(413, f"The body is longer than {self._limits.body_bytes} bytes.")

@@ -107,9 +107,7 @@ def cancel_when_gone(responder: Responder) -> None:
     """From here on a client that leaves ends the work for it. Raises `ClientGone` if it has left already."""
     if responder.gone:
         raise errors.ClientGone("The client closed the connection.")
-    task = asyncio.current_task()
-    assert task is not None
-    responder.on_gone = task.cancel
+    responder.on_gone = responder.cancel
 
 
 def left(responder: Responder) -> Outcome:

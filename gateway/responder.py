@@ -31,13 +31,17 @@ class Source(Protocol):
 
 
 class Responder:
-    """Answers one request on its connection. `on_gone` is called once if the client leaves before the end."""
+    """Answers one request on its connection.
+
+    `on_gone` is called once if the client leaves before the end; `cancel` ends the task that serves the request.
+    """
 
     __slots__ = (
         "_chunked",
         "_head_only",
         "_keep",
         "_line",
+        "cancel",
         "finished",
         "gone",
         "on_gone",
@@ -58,6 +62,7 @@ class Responder:
         self.gone = False
         self.slow = False
         self.on_gone: Callable[[], object] | None = None
+        self.cancel: Callable[[], object] | None = None
         self.source: Source | None = None
 
     def reply(self, status: int, headers: Iterable[Header], body: bytes) -> None:

@@ -59,10 +59,11 @@ class Routes:
         self._snapshot = snapshot
         self._why_not_ready = why_not_ready
         self._metrics = metrics
+        self._ids = trace.request_ids()
 
     async def handle(self, request: Request, responder: Responder) -> None:
         """Answer one request; whatever goes wrong is answered too."""
-        request_id = trace.request_id()
+        request_id = next(self._ids)
         path = normal(request.path)
         dialect = DIALECTS.get(path)
         try:
@@ -85,7 +86,7 @@ class Routes:
         """Answer what never became a request: malformed HTTP, too large, too slow."""
         fault = UNREAD.get(status, errors.InvalidRequest)(message)
         reply = replace(errors.answer(fault), status=status)
-        responder.reply(status, [JSON, (b"x-request-id", trace.request_id().encode())], PLAIN.error(reply))
+        responder.reply(status, [JSON, (b"x-request-id", next(self._ids).encode())], PLAIN.error(reply))
 
     def _look_up(self, request: Request, path: str, request_id: str, responder: Responder) -> None:
         """The routes that cost no engine."""

@@ -16,13 +16,16 @@ class Tasks:
 
     def __init__(self, on_failure: OnFailure | None = None) -> None:
         self._running: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None  # held: asking which one runs is not free
         self.on_failure = on_failure
 
     def __len__(self) -> int:
         return len(self._running)
 
     def start(self, work: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
-        task = asyncio.create_task(work, name=name)
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        task = self._loop.create_task(work, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task

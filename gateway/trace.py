@@ -5,18 +5,27 @@ pass along is carried on unchanged.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 TRACE_HEADERS: Final = (b"traceparent", b"tracestate", b"baggage")
+ID_BYTES: Final = 16
+IDS_AT_ONCE: Final = 256
+"""Random bytes are asked of the system for so many ids at once."""
 
 
-def request_id() -> str:
-    """A fresh random UUID (RFC 9562, version 4), which is the one form that every engine accepts."""
-    digits = os.urandom(16).hex()
+def request_ids() -> Iterator[str]:
+    """Random UUIDs (RFC 9562, version 4), the one form of an id that every engine accepts. Endless."""
+    while True:
+        digits = os.urandom(ID_BYTES * IDS_AT_ONCE).hex()
+        for at in range(0, len(digits), 2 * ID_BYTES):
+            yield _uuid(digits[at : at + 2 * ID_BYTES])
+
+
+def _uuid(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 def carried(headers: Mapping[bytes, bytes]) -> bytes:
     """The trace headers of a request as header lines."""
-    return b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in TRACE_HEADERS if name in headers)
+    return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in TRACE_HEADERS if name in headers])

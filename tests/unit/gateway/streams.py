@@ -1,5 +1,6 @@
 """A relay between an engine's exchange and a client's answer, with a clock that is set by hand."""
 
+import asyncio
 from collections.abc import Sequence
 
 from backends.exchange import Exchange, Reason, UpstreamFailed
@@ -35,7 +36,7 @@ class Stream:
         self.gaps = Series(BOUNDS)
         self.firsts: list[float] = []
         self.responder, self.client = responder()
-        self.exchange = Exchange(EngineLine(), reused=False)
+        self.exchange = Exchange(EngineLine(), asyncio.get_running_loop(), reused=False)
         self.relay = Relay(
             self.responder,
             [(b"content-type", b"text/event-stream")],
