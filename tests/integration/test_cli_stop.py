@@ -1,6 +1,7 @@
 """How the programs end: on a signal cleanly, and when they are killed without leaving anything behind."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -84,6 +85,47 @@ async def refused(port: int) -> None:
             return
         writer.close()
         await asyncio.sleep(0.01)
+
+
+async def test_sigterm_ends_it_whatever_its_clients_and_engines_are_at(tmp_path: Path) -> None:
+    flooding = asyncio.Event()
+
+    async def floods_or_stalls(peer: Peer) -> None:
+        await peer.send(CHUNKED, chunk(frame("one")))
+        if b"flood" in peer.request.body:
+            flooding.set()
+            while True:
+                await peer.send(chunk(frame("x" * 60_000)))
+        await peer.gone.wait()
+
+    async with (
+        upstream(floods_or_stalls) as up,
+        program.serving(program.file(tmp_path, {"any": {"one": up.url}}), KVGATE_DRAIN_SECONDS="200ms") as running,
+    ):
+        connections = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(6)]
+        (_, half), (_, unread), (stalled, stalls), (_, closed), (_, pipelined), _ = connections  # the last says nothing
+        half.write(posted("half")[:-10])
+        unread.write(posted("flood"))
+        stalls.write(posted("stall"))
+        await stalled.readuntil(b"one")
+        closed.write(posted("half closed"))
+        closed.write_eof()
+        pipelined.write(posted("first") + posted("second") + posted("third"))
+        await flooding.wait()
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.ended() == 0
+        assert b'"code":"draining"' in await stalled.read()
+        for _, writer in connections:
+            writer.close()
+        assert not program.processes_about(tmp_path)
+
+
+def posted(content: str) -> bytes:
+    """A streamed chat request as bytes."""
+    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": content}], "stream": True}).encode()
+    lines = ["host: x", "content-type: application/json", f"authorization: Bearer {KEY}"]
+    head = ["POST /v1/chat/completions HTTP/1.1", *lines, f"content-length: {len(body)}", "", ""]
+    return "\r\n".join(head).encode() + body
 
 
 async def test_ctrl_c_ends_the_demo_and_all_it_started(tmp_path: Path) -> None:
