@@ -10,8 +10,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-import xxhash
-
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 INSTRUCTIONS: frozenset[Role] = frozenset({"system", "developer"})
@@ -73,6 +71,10 @@ class Conversation:
         User messages in a row open one turn together (none of them is answered before the last); instructions
         between them do not part them. What stands before the first user message belongs to no turn.
         """
+        return self._turns
+
+    @cached_property
+    def _turns(self) -> tuple[range, ...]:
         borders = [*_turn_starts(self.messages), len(self.messages)]
         return tuple(range(start, stop) for start, stop in pairwise(borders))
 
@@ -82,6 +84,10 @@ class Conversation:
         An answer belongs to the nearest earlier message that made a call of that id; ids are compared trimmed. A tool
         message without such a call is in no group.
         """
+        return self._groups
+
+    @cached_property
+    def _groups(self) -> tuple[tuple[int, ...], ...]:
         groups: dict[int, list[int]] = {}
         caller: dict[str, int] = {}
         for at, message in enumerate(self.messages):
@@ -91,10 +97,6 @@ class Conversation:
             elif message.answers is not None and (owner := caller.get(message.answers.strip())) is not None:
                 groups[owner].append(at)
         return tuple(tuple(group) for group in groups.values())
-
-    def prefix_digest(self, stop: int) -> bytes:
-        """16 bytes that name the first `stop` messages, in order."""
-        return xxhash.xxh3_128_digest(b"".join(message.digest for message in self.messages[:stop]))
 
 
 def _turn_starts(messages: Sequence[Message]) -> Iterator[int]:

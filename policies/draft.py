@@ -1,92 +1,233 @@
-"""A plan in the making: the original conversation, the outputs trimmed and where the window begins.
+"""A plan in the making: what has been done so far, and what waits for a step.
 
-Rule: a draft only grows. A policy sees what the policies before it have done, through the methods here, and what it
-adds is folded into edits over the original once all have spoken.
+Rule: a draft only grows. What has been sent before changes only in a step, when the engine's prefix is lost anyway or
+the loss pays; until then such edits are due and wait. All is folded into edits over the original in the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from policies import window
-from policies.conversation import Conversation
-from policies.edit import DropMessages, Edit, ReplaceText
+from policies.conversation import Message
+from policies.copies import Copy, families, promoted
+from policies.edit import ClearReasoning, DropMessages, Edit, ReplaceText
+from policies.frame import Frame
 from policies.memory import Cut, InForce, Trim
+from policies.trimmed import Trimmed
 
-TRIM = "trim_tool_output"
 WINDOW = "keep_recent_turns"
-"""The policies whose edits these are, whether made now or again."""
+CLEAR = "clear_old_reasoning"
 
 
 @dataclass(frozen=True, slots=True)
-class Trimmed:
-    """A trim and the text it renders to; `again` if it was in force before, and so stands."""
+class Due:
+    """Edits that wait for a step: about how many tokens each message would lose, and how it is done.
 
-    trim: Trim
-    text: str
-    again: bool = False
+    `make` takes the draft and where the step begins, and edits only what lies behind.
+    """
+
+    savings: tuple[tuple[int, int], ...]
+    make: Callable[["Draft", int], "Draft"] = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """`cut` is the first message of the window, 0 while nothing is dropped."""
+    """`cut` is the first message of the window, 0 while nothing is dropped; reasoning before `cleared` is left out.
 
-    conversation: Conversation
+    The first `known` messages have been sent before. `open`: a step is being taken, or the engine holds nothing.
+    """
+
+    frame: Frame
+    known: int = 0
+    open: bool = False
     trimmed: Mapping[int, Trimmed] = field(default_factory=dict)
+    copies: Mapping[int, Copy] = field(default_factory=dict)
     cut: int = 0
+    cut_policy: str = WINDOW
+    cleared: int = 0
+    dues: tuple[Due, ...] = ()
 
-    @cached_property
-    def pinned(self) -> frozenset[int]:
-        """What no window drops."""
-        return window.pinned(self.conversation)
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The original's."""
+        return self.frame.conversation.messages
 
     def keeps(self, at: int) -> bool:
         """Whether message `at` is still sent."""
-        return at >= self.cut or at in self.pinned
+        return self.in_window(at) and at not in self.frame.mends.orphans
+
+    def in_window(self, at: int) -> bool:
+        """Whether the window leaves message `at`."""
+        return at >= self.cut or at in self.frame.pinned
 
     def stands(self, at: int) -> bool:
         """Whether message `at` is trimmed as it was sent before."""
-        return at in self.trimmed and self.trimmed[at].again
+        done = self.text_of(at)
+        return done is not None and done.again
+
+    def is_free(self, at: int) -> bool:
+        """Whether message `at` may be edited now, for it was never sent."""
+        return at >= self.known and not self.stands(at)
+
+    def text_of(self, at: int) -> Trimmed | None:
+        """What is sent in place of the output of message `at`, if anything."""
+        copy = self.copies.get(at)
+        return copy.pointer if copy else self.trimmed.get(at)
+
+    @cached_property
+    def cleared_messages(self) -> frozenset[int]:
+        """Messages that are sent without their reasoning: whole turns, but for those with a message none may touch."""
+        turns = (turn for turn in self.frame.conversation.turns() if turn.start < self.cleared)
+        return frozenset(at for turn in turns for at in reasoning_in(self.frame, turn)) if self.cleared else frozenset()
+
+    @cached_property
+    def heads(self) -> frozenset[int]:
+        """Messages that others point to as their copies."""
+        return frozenset(copy.head for copy in self.copies.values())
 
     def tokens(self, at: int) -> int:
-        """Tokens that message `at` costs as it is sent, were it sent."""
-        return self.conversation.messages[at].tokens - (self.removed_tokens(at) if at in self.trimmed else 0)
+        """Tokens that message `at` costs as it is sent, were it sent, with the answers added behind it."""
+        tokens = self.output_tokens(at) + self.frame.mends.added_tokens(at)
+        return tokens - self.messages[at].reasoning_tokens if at in self.cleared_messages else tokens
+
+    def output_tokens(self, at: int) -> int:
+        """Tokens of message `at` with the text that is sent, be it shorter."""
+        return self.messages[at].tokens - self.removed_tokens(at)
 
     def removed_tokens(self, at: int) -> int:
-        """What trimming message `at` saves: as remembered, in the measure by which tokens are counted now."""
-        trim, tokens = self.trimmed[at].trim, self.conversation.messages[at].tokens
-        return max(1, trim.removed_tokens * tokens // trim.of_tokens) if trim.of_tokens else trim.removed_tokens
+        """What a shorter text of message `at` saves, in the measure by which tokens are counted now."""
+        if (done := self.text_of(at)) is not None:
+            return done.trim.saved_of(self.messages[at].tokens)
+        return self.frame.mends.texts[at].removed_tokens if at in self.frame.mends.texts else 0
+
+    def in_full(self, at: int) -> int:
+        """What the copy at `at` would cost more if it stood in for its head."""
+        head = self.trimmed.get(self.copies[at].head)
+        tokens = self.messages[at].tokens
+        return self.removed_tokens(at) - (head.trim.saved_of(tokens) if head else 0)
 
     @cached_property
     def total_tokens(self) -> int:
         """Tokens of the prompt as it is sent."""
-        kept = (self.tokens(at) for at in range(len(self.conversation.messages)) if self.keeps(at))
-        return self.conversation.overhead_tokens + sum(kept)
+        return self.frame.conversation.overhead_tokens + self.tokens_between(0, len(self.messages))
+
+    def tokens_between(self, start: int, stop: int) -> int:
+        """Tokens of the messages that are sent of a range."""
+        return sum(self.tokens(at) for at in range(start, stop) if self.keeps(at))
 
     def with_trims(self, more: Mapping[int, Trimmed]) -> "Draft":
         """With `more` messages trimmed."""
         return replace(self, trimmed={**self.trimmed, **more}) if more else self
 
-    def with_cut(self, cut: int) -> "Draft":
-        """With the window moved forward to `cut`."""
-        return replace(self, cut=cut) if cut > self.cut else self
+    def with_late_trims(self, more: Mapping[int, Trimmed], spares: Callable[[int], bool]) -> "Draft":
+        """With `more` trimmed in a step; of the copies of each message the first that `spares` stands in for it."""
+        if not more:
+            return self
+        stood_in = self._promoted(self.heads & more.keys(), spares)
+        copies = {at: copy for at, copy in stood_in.copies.items() if at not in more}
+        return replace(stood_in, copies=copies, trimmed={**stood_in.trimmed, **more})
+
+    def _promoted(self, lost: Iterable[int], may_stand_in: Callable[[int], bool]) -> "Draft":
+        members = families(self.copies)
+        stand_ins = {head: next((at for at in members[head] if may_stand_in(at)), None) for head in lost}
+        copies, trimmed = promoted(self.messages, stand_ins, self.copies, self.trimmed)
+        return replace(self, copies=copies, trimmed=trimmed)
+
+    def with_copies(self, more: Mapping[int, Copy]) -> "Draft":
+        """With `more` messages pointing to the ones they repeat."""
+        return replace(self, copies={**self.copies, **more}) if more else self
+
+    def with_cut(self, cut: int, policy: str = WINDOW) -> "Draft":
+        """With the window moved forward to `cut`; the first copy left of an output that is dropped takes its place."""
+        if cut <= self.cut:
+            return self
+        moved = replace(self, cut=cut, cut_policy=policy)
+        lost = {head for head in self.heads if not moved.keeps(head)}
+        moved = moved._promoted(lost, moved.keeps)
+        left = {at: copy for at, copy in moved.copies.items() if moved.keeps(at)}
+        return replace(moved, copies=left)
+
+    def with_cleared(self, border: int) -> "Draft":
+        """Without the reasoning of the turns before `border`."""
+        return replace(self, cleared=border) if border > self.cleared else self
+
+    def propose(self, due: Due) -> "Draft":
+        """With `due` waiting for a step, or done if one is being taken."""
+        if not due.savings:
+            return self
+        return due.make(self, 0) if self.open else replace(self, dues=(*self.dues, due))
+
+    def stepped(self, start: int = 0) -> "Draft":
+        """With a step taken: all that is due from `start` on is done."""
+        draft = replace(self, dues=(), open=True)
+        for due in self.dues:
+            draft = due.make(draft, start)
+        return draft
 
     def edits(self) -> tuple[Edit, ...]:
         """The edits over the original, in the order of the messages."""
-        messages = self.conversation.messages
-        edits: list[tuple[int, Edit]] = [
-            (at, ReplaceText(TRIM, at, done.trim.digest, done.text, self.removed_tokens(at)))
-            for at, done in self.trimmed.items()
-            if self.keeps(at)
-        ]
-        for gone in window.dropped(self.conversation, self.cut, self.pinned):
-            tokens = sum(messages[at].tokens for at in gone)
-            digest = messages[gone.stop].digest
-            edits.append((gone.start, DropMessages(WINDOW, gone.start, gone.stop, digest, tokens)))
-        return tuple(edit for _, edit in sorted(edits, key=lambda pair: pair[0]))
+        found = [*self._drops(), *self._texts(), *self._clears(), *self._mended_calls()]
+        found.sort(key=lambda edit: edit.start if isinstance(edit, DropMessages) else edit.at)
+        return tuple(found)
 
-    def in_force(self) -> InForce:
-        """What must be remembered to make these edits again."""
-        trims = {done.trim.digest: done.trim for at, done in self.trimmed.items() if self.keeps(at)}
-        cut = Cut(self.cut, self.conversation.prefix_digest(self.cut + 1)) if self.cut else None
-        return InForce(tuple(trims.values()), cut)
+    def _drops(self) -> Iterator[DropMessages]:
+        frame, orphans = self.frame, self.frame.mends.orphans
+        for gone in window.dropped(self.cut, frame.pinned):
+            yield self._drop(self.cut_policy, gone)
+        for gone in window.runs(sorted(at for at in orphans if self.in_window(at))):
+            yield self._drop("repair", gone)
+
+    def _drop(self, policy: str, gone: range) -> DropMessages:
+        tokens = sum(self.messages[at].tokens for at in gone)
+        return DropMessages(policy, gone.start, gone.stop, self.messages[gone.stop].digest, tokens)
+
+    def _texts(self) -> Iterator[ReplaceText]:
+        mended = self.frame.mends.texts
+        for at in sorted(self.trimmed.keys() | self.copies.keys() | mended.keys()):
+            if not self.keeps(at):
+                continue
+            done = self.text_of(at)
+            if done is None:
+                yield mended[at]
+            else:
+                yield ReplaceText(done.policy, at, done.trim.digest, done.text, self.removed_tokens(at))
+
+    def _clears(self) -> Iterator[ClearReasoning]:
+        for at in sorted(self.cleared_messages):
+            if self.keeps(at):
+                message = self.messages[at]
+                yield ClearReasoning(CLEAR, at, message.digest, message.reasoning_tokens)
+
+    def _mended_calls(self) -> Iterator[Edit]:
+        calls = self.frame.mends.calls
+        yield from (edit for at in sorted(calls) if self.keeps(at) for edit in calls[at])
+
+    def in_force(self, standing: str) -> InForce:
+        """What must be remembered to make these edits again; nothing if there are none."""
+        if not self.edits():
+            return InForce()
+        trims = {(trim.digest, trim.form == "same"): trim for trim in self._trims()}
+        clears = any(self.keeps(at) for at in self.cleared_messages)
+        cut = self._border(self.cut, self.cut_policy)
+        return InForce(tuple(trims.values()), cut, self._border(self.cleared, CLEAR) if clears else None, standing)
+
+    def _trims(self) -> Iterator[Trim]:
+        for at in sorted(self.trimmed.keys() | self.copies.keys()):
+            if self.keeps(at) and (done := self.text_of(at)) is not None:
+                yield done.trim
+
+    def _border(self, at: int, policy: str) -> Cut | None:
+        return Cut(at, self.frame.prefix_digest(at + 1), policy) if at else None
+
+
+def reasoning_in(frame: Frame, turn: range) -> list[int]:
+    """The messages of a turn whose reasoning may go: all that carry any, or none.
+
+    None of them may be touched where one is pinned, and where it is the reasoning that keeps the first turn whole.
+    """
+    conversation = frame.conversation
+    if turn == conversation.turns()[0] and window.is_bound(conversation, turn):
+        return []
+    found = [at for at in turn if conversation.messages[at].reasoning]
+    return found if frame.untouched.isdisjoint(found) else []

@@ -176,8 +176,11 @@ def _alternation(edited: Edited) -> Iterator[int]:
     spoken = [at for at, message in enumerate(messages) if message.role not in INSTRUCTIONS]
     neighbours = set(pairwise(spoken))
     kept = [at for at in spoken if edited.kept(at)]
+    parted = {edit.at for edit in edited.answers}
     for one, two in pairwise(kept):
-        if messages[one].role == messages[two].role != "tool" and (one, two) not in neighbours:
+        if one in parted or (one, two) in neighbours:
+            continue
+        if messages[one].role == messages[two].role != "tool":
             yield two
     if spoken and messages[spoken[0]].role == "user" and (not kept or messages[kept[0]].role != "user"):
         yield spoken[0]

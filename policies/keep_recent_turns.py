@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 
+from policies.copies import restorations
 from policies.draft import Draft
-from policies.window import cuts
+from policies.pricing import Pricing, pays
 
 
 class Water(NamedTuple):
@@ -29,6 +30,10 @@ class Water(NamedTuple):
     def refused(self, tokens: int) -> bool:
         """Whether it must, or there will be no answer."""
         return self.limit is not None and tokens > self.limit
+
+    def is_worth(self, tokens: int, freed: int) -> bool:
+        """Whether a step that frees so much goes far enough, or must be taken however short."""
+        return freed >= self.high - self.low or tokens - freed <= self.low or (freed > 0 and self.refused(tokens))
 
 
 class Move(NamedTuple):
@@ -65,13 +70,28 @@ class KeepRecentTurns(BaseModel):
             raise ValueError("low_water_tokens needs high_water_tokens, and must be below it")
         return self
 
-    def revise(self, draft: Draft, limit_tokens: int | None) -> Draft:
-        """`draft` with the window moved forward if a mark is passed; `limit_tokens` is the cap that follows, if any."""
-        moves = _moves(draft)
-        if not moves:
+    def revise(self, draft: Draft, limit_tokens: int | None, pricing: Pricing | None = None) -> Draft:
+        """`draft` with a step taken if a mark is passed; `limit_tokens` is the cap that follows, if any.
+
+        What is due goes first; if that brings the prompt down to the low water, the window stays. With `pricing` a step
+        that does not pay is put off, unless the prompt would be refused.
+        """
+        water = self._water(limit_tokens)
+        total = draft.total_tokens
+        by_turns, by_tokens = self._is_past_turns(draft), water is not None and water.passed(total)
+        if not by_turns and not by_tokens:
             return draft
-        by_tokens = self._cut_by_tokens(draft.total_tokens, moves, self._water(limit_tokens))
-        return draft.with_cut(max(self._cut_by_turns(draft, moves), by_tokens))
+        stepped = draft.stepped()
+        moves = _moves(stepped)
+        cut = self._cut_by_turns(stepped, moves)
+        if water is not None and by_tokens:
+            cut = max(cut, _cut_by_tokens(total, stepped.total_tokens, moves, water))
+        moved = stepped.with_cut(cut)
+        freed = total - moved.total_tokens
+        if cut <= draft.cut and not (by_tokens and water and water.is_worth(total, freed)):
+            return draft
+        forced = water is not None and water.refused(total)
+        return moved if forced or pays(draft, moved, pricing) else draft
 
     def may_act(self, total_bytes: int, messages: int, limit_tokens: int | None) -> bool:
         """Whether a conversation of this size could pass a mark (a token is at least a byte, a turn a message)."""
@@ -89,28 +109,50 @@ class KeepRecentTurns(BaseModel):
             return None
         return Water(high, self.low_water_tokens or high * 3 // 4, limit_tokens)
 
-    def _cut_by_turns(self, draft: Draft, moves: list[Move]) -> int:
+    def _is_past_turns(self, draft: Draft) -> bool:
         high = self._high_turns()
-        recent = [turn.start for turn in draft.conversation.turns()[1:] if turn.start >= draft.cut]
-        if self.turns is None or high is None or len(recent) <= high:
+        return high is not None and len(_recent(draft)) > high
+
+    def _cut_by_turns(self, draft: Draft, moves: list[Move]) -> int:
+        if self.turns is None or not self._is_past_turns(draft):
             return 0
-        latest = recent[-self.turns]
+        latest = _recent(draft)[-self.turns]
         return max((move.cut for move in moves if move.cut <= latest), default=0)
 
-    def _cut_by_tokens(self, total: int, moves: list[Move], water: Water | None) -> int:
-        if water is None or not water.passed(total):
-            return 0
-        for move in moves:
-            if total - move.freed_tokens <= water.low:
-                return move.cut
-        worth = moves[-1].freed_tokens >= water.high - water.low or water.refused(total)
-        return moves[-1].cut if worth else 0
+
+def _recent(draft: Draft) -> list[int]:
+    """Where the turns in the window start, the first turn of all not among them."""
+    return [turn.start for turn in draft.frame.conversation.turns()[1:] if turn.start >= draft.cut]
+
+
+def _cut_by_tokens(before: int, total: int, moves: list[Move], water: Water) -> int:
+    """The nearest move down to the low water, else the farthest if worth it; `before`: with what is due undone."""
+    if total <= water.low:
+        return 0
+    for move in moves:
+        if total - move.freed_tokens <= water.low:
+            return move.cut
+    if not moves:
+        return 0
+    return moves[-1].cut if water.is_worth(before, before - total + moves[-1].freed_tokens) else 0
 
 
 def _moves(draft: Draft) -> list[Move]:
     """All moves there are, nearest first; linear in the messages."""
-    starts = [start for start in cuts(draft.conversation, draft.pinned) if start > draft.cut]
+    pinned = draft.frame.pinned
+    starts = [start for start in draft.frame.cuts if start > draft.cut]
     stop = starts[-1] if starts else draft.cut
-    loose = (0 if at in draft.pinned else draft.tokens(at) for at in range(draft.cut, stop))
+    loose = (draft.tokens(at) if at not in pinned and draft.keeps(at) else 0 for at in range(draft.cut, stop))
     freed = list(accumulate(loose, initial=0))
-    return [Move(start, freed[start - draft.cut]) for start in starts]
+    restored = _restored(draft)
+    return [Move(start, freed[start - draft.cut] - restored[start]) for start in starts]
+
+
+def _restored(draft: Draft) -> list[int]:
+    """By where the window begins: what it costs that copies stand in for the originals they pointed to."""
+    steps = [0] * (len(draft.messages) + 2)
+    if draft.copies:
+        for restored in restorations(draft.copies, draft.frame.pinned, draft.in_full, len(draft.messages)):
+            steps[restored.start] += restored.tokens
+            steps[restored.stop] -= restored.tokens
+    return list(accumulate(steps))

@@ -12,15 +12,17 @@ import msgspec
 VERSION = 1
 """Goes up when the same `Trim` would render to other bytes; older memory is then forgotten."""
 
-Form = Literal["text", "json", "wrapped"]
+Form = Literal["text", "folded", "json", "wrapped", "same", "superseded"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
     """How one tool output was trimmed.
 
-    `spans` are the character ranges kept of a text (head, lines of the middle, tail); `level` is the step of the ladder
-    used for JSON; `of_tokens` and `removed_tokens` are the message's tokens before and what the trim saved.
+    `spans` are the character ranges kept of a text (head, lines of the middle, tail; none: all of it, folded); `level`
+    is the step of the ladder used for JSON; `of_tokens` and `removed_tokens` are the message's tokens before and what
+    the trim saved. The forms `same` and `superseded` keep nothing and point to an earlier or later output. `late`: for
+    its age, so that it says less than a fresh copy would.
     """
 
     digest: bytes
@@ -29,22 +31,34 @@ class Trim:
     removed_tokens: int
     spans: tuple[tuple[int, int], ...] = ()
     level: int = 0
+    late: bool = False
+
+    def saved_of(self, tokens: int) -> int:
+        """What the trim saves where the message has `tokens`: at least 1, in proportion to what it was."""
+        return max(1, self.removed_tokens * tokens // self.of_tokens) if self.of_tokens else self.removed_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where the window begins: message `at` is the first one kept; `prefix` names all messages up to and with it."""
+    """A border: message `at` is the first one behind it; `prefix` names all messages up to and with that one."""
 
     at: int
     prefix: bytes
+    policy: str = "keep_recent_turns"
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The edits in force in one lane."""
+    """The edits in force in one lane.
+
+    The window begins at `cut`, reasoning is cleared up to `cleared`, and `standing` holds the settings, as JSON, of the
+    policies that are no edits to remember but rules in force: `pin`, `strip` and `repair`.
+    """
 
     trims: tuple[Trim, ...] = ()
     cut: Cut | None = None
+    cleared: Cut | None = None
+    standing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

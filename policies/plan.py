@@ -1,26 +1,31 @@
 """A tier's policies run over one conversation.
 
-Rule: pure and deterministic. First the edits in force are made again, then each policy speaks in the order listed,
-about what the ones before it have left, and the caps judge the result. Policies in shadow are run in a lane of their
-own, together with the enforced ones, so that what they would do is known exactly and nothing of it is sent.
+Rule: pure and deterministic. First what is pinned and what is put right, then the edits in force are made again, then
+each policy speaks in the order listed, about what the ones before it have left, and the caps judge the result. Policies
+in shadow are run in a lane of their own, together with the enforced ones, so that what they would do is known exactly
+and nothing of it is sent.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from policies.cap_context import CapContext, Refuse
-from policies.conversation import Conversation, Message
-from policies.draft import Draft, Trimmed
+from policies.clear_old_reasoning import ClearOldReasoning
+from policies.conversation import Conversation
+from policies.dedupe_tool_output import DedupeToolOutput
+from policies.draft import Draft
+from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import Edit
 from policies.keep_recent_turns import KeepRecentTurns
-from policies.memory import EMPTY, InForce, Memory, Trim
+from policies.memory import EMPTY, InForce, Memory
 from policies.policy import Policy
+from policies.pricing import Pricing, best_start
+from policies.replay import replayed
+from policies.standing import Standing, dumps, framed, loads
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
-from policies.trimmed_text import render
-from policies.window import cuts
 
-__all__ = ["Plan", "Refuse", "may_act", "plan"]
+__all__ = ["Plan", "Pricing", "Refuse", "may_act", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,17 @@ class Plan:
     shadow_refusal: Refuse | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a session is in when it calls: how much was sent before, for how long it was idle, what a break costs."""
+
+    count: Count
+    known: int
+    cold: bool
+    idle_seconds: float
+    pricing: Pricing | None
+
+
 def plan(
     conversation: Conversation,
     policies: Sequence[Policy],
@@ -46,90 +62,116 @@ def plan(
     *,
     known_messages: int = 0,
     cold: bool = False,
+    idle_seconds: float = 0.0,
+    pricing: Pricing | None = None,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
 
-    `count` gives the tokens of a text. The first `known_messages` have been sent before, edited or not: no new trim
-    touches them. With `cold` the engine holds none of the prompt, so everything is decided anew.
+    `count` gives the tokens of a text. The first `known_messages` have been sent before, edited or not: they change
+    only in a step. With `cold` the engine holds none of the prompt, so everything is decided anew. The session was last
+    used `idle_seconds` ago. With `pricing` (economic) a step that does not pay is put off unless a limit forces it;
+    without (strict) the marks alone decide.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
+    state = _State(count, known, cold, idle_seconds, pricing)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
-    draft = _draft(conversation, enforced, before.enforced, count, known)
+    draft, standing = _draft(conversation, enforced, before.enforced, state)
     refusal = _refusal(enforced, draft.total_tokens)
     if refusal is not None:
         return refusal
     edits = draft.edits()
-    sent = set(edits)
-    done = Plan(edits, conversation.total_tokens, draft.total_tokens, Memory(draft.in_force()))
+    done = Plan(edits, conversation.total_tokens, draft.total_tokens, Memory(draft.in_force(standing)))
     if len(enforced) < len(policies):
-        what_if = _draft(conversation, policies, before.shadow, count, known)
+        sent = set(edits)
+        what_if, standing = _draft(conversation, policies, before.shadow, state)
         done = replace(
             done,
-            memory=replace(done.memory, shadow=what_if.in_force()),
+            memory=replace(done.memory, shadow=what_if.in_force(standing)),
             shadow=tuple(edit for edit in what_if.edits() if edit not in sent),
             shadow_refusal=_refusal(policies, what_if.total_tokens),
         )
     return replace(done, memory=memory) if done.memory == memory else done
 
 
-def may_act(policies: Sequence[Policy], total_bytes: int, largest_message_bytes: int, messages: int) -> bool:
+def may_act(
+    policies: Sequence[Policy],
+    total_bytes: int,
+    largest_message_bytes: int,
+    messages: int,
+    *,
+    idle_seconds: float = 0.0,
+) -> bool:
     """Whether `plan` could do anything, told from sizes alone; False is certain for a session without edits in force.
 
     Bytes are those of the body and of its largest message as received, where an image counts as no less than its
-    tokens: a token is at least a byte, and a template adds at most `TEMPLATE_TOKENS` to a message.
+    tokens: a token is at least a byte, and a template adds at most `TEMPLATE_TOKENS` to a message. What `strip` and
+    `repair` look for has no size, so with them every conversation is looked at.
     """
     total, largest = total_bytes + messages * TEMPLATE_TOKENS, largest_message_bytes + TEMPLATE_TOKENS
     limit = _limit(policies)
-    return any(_may_act(policy, total, largest, messages, limit) for policy in policies)
+    return any(_may_act(policy, total, largest, messages, limit, idle_seconds) for policy in policies)
 
 
-def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int | None) -> bool:
+def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int | None, idle_seconds: float) -> bool:
     match policy:
-        case TrimToolOutput():
+        case TrimToolOutput() | DedupeToolOutput():
             return policy.may_act(largest)
         case KeepRecentTurns():
             return policy.may_act(total, messages, limit)
-        case CapContext():
+        case CapContext() | ClearOldReasoning():
             return policy.may_act(total)
+        case DropStaleTurns():
+            return policy.may_act(messages, idle_seconds)
+        case _:
+            return policy.kind != "pin"
 
 
 def _draft(
-    conversation: Conversation, policies: Sequence[Policy], in_force: InForce, count: Count, known_messages: int
-) -> Draft:
-    draft = _replayed(conversation, in_force)
+    conversation: Conversation, policies: Sequence[Policy], in_force: InForce, state: _State
+) -> tuple[Draft, str]:
+    """The draft that the policies leave, and the standing ones as they are remembered."""
+    standing, remembered = _standing(policies, in_force)
+    draft = replayed(framed(conversation, standing), in_force, state.known, state.cold)
     limit = _limit(policies)
+    spoken = _spoken(draft, policies, limit, state)
+    if spoken.cut > draft.cut:
+        # Those who spoke before the window moved have more to say: what was dropped had copies, what was due is free.
+        spoken = _spoken(spoken, policies, limit, state)
+    return _settled(spoken, limit, state.pricing), remembered
+
+
+def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: _State) -> Draft:
     for policy in policies:
         match policy:
-            case TrimToolOutput():
-                draft = policy.revise(draft, count, known_messages)
+            case TrimToolOutput() | DedupeToolOutput():
+                draft = policy.revise(draft, state.count)
             case KeepRecentTurns():
-                draft = policy.revise(draft, limit)
-            case CapContext():
+                draft = policy.revise(draft, limit, state.pricing)
+            case ClearOldReasoning():
+                draft = policy.revise(draft)
+            case DropStaleTurns():
+                draft = policy.revise(draft, state.idle_seconds)
+            case _:
                 pass
     return draft
 
 
-def _replayed(conversation: Conversation, in_force: InForce) -> Draft:
-    """The edits in force, as far as they concern this conversation."""
-    messages = conversation.messages
-    draft = Draft(conversation)
-    cut = in_force.cut
-    if cut and cut.at < len(messages) and conversation.prefix_digest(cut.at + 1) == cut.prefix:
-        # An answer that came late to a call already dropped brings the call back.
-        allowed = cuts(conversation, draft.pinned)
-        draft = draft.with_cut(max((start for start in allowed if start <= cut.at), default=0))
-    trims = {trim.digest: trim for trim in in_force.trims}
-    kept = ((at, message) for at, message in enumerate(messages) if draft.keeps(at) and message.digest in trims)
-    again = ((at, _trimmed_again(message, trims[message.digest])) for at, message in kept)
-    return draft.with_trims({at: trimmed for at, trimmed in again if trimmed is not None})
+def _standing(policies: Sequence[Policy], in_force: InForce) -> tuple[Sequence[Standing], str]:
+    """The standing policies: those in force with the edits that are, else those listed."""
+    if in_force != InForce() and (remembered := loads(in_force.standing)) is not None:
+        return remembered, in_force.standing
+    listed = [policy for policy in policies if isinstance(policy, Standing)]
+    return listed, dumps(listed)
 
 
-def _trimmed_again(message: Message, trim: Trim) -> Trimmed | None:
-    try:
-        return Trimmed(trim, render(message.text, trim), again=True)
-    except ValueError:
-        # JSON nested so deep that it parsed with a little more stack then than there is now: it is trimmed anew.
-        return None
+def _settled(draft: Draft, limit: int | None, pricing: Pricing | None) -> Draft:
+    """With what is still due done where the limit forces it, or where it pays."""
+    if not draft.dues:
+        return draft
+    if limit is not None and draft.total_tokens > limit:
+        return draft.stepped()
+    start = best_start(draft, pricing) if pricing else None
+    return draft if start is None else draft.stepped(start)
 
 
 def _limit(policies: Sequence[Policy]) -> int | None:

@@ -5,7 +5,24 @@ from typing import Annotated
 from pydantic import Field
 
 from policies.cap_context import CapContext
+from policies.clear_old_reasoning import ClearOldReasoning
+from policies.dedupe_tool_output import DedupeToolOutput
+from policies.drop_stale_turns import DropStaleTurns
 from policies.keep_recent_turns import KeepRecentTurns
+from policies.pin import Pin
+from policies.repair import Repair
+from policies.strip import Strip
 from policies.trim_tool_output import TrimToolOutput
 
-Policy = Annotated[TrimToolOutput | KeepRecentTurns | CapContext, Field(discriminator="kind")]
+Policy = Annotated[
+    TrimToolOutput
+    | DedupeToolOutput
+    | ClearOldReasoning
+    | DropStaleTurns
+    | KeepRecentTurns
+    | CapContext
+    | Pin
+    | Strip
+    | Repair,
+    Field(discriminator="kind"),
+]

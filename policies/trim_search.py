@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from policies import json_ladder
 from policies.conversation import Message
+from policies.folding import folded
 from policies.memory import Form, Trim
 from policies.text_spans import Span, error_lines, spans
 from policies.trimmed_text import render, whole
@@ -16,6 +17,9 @@ from policies.trimmed_text import render, whole
 Count = Callable[[str], int]
 
 TRIES = 6
+FOLDED_SHARE = 0.9
+"""Folding that leaves more than this share of a text is not worth its markers."""
+
 GOOD_SHARE = 0.9
 """A search ends when this share of the budget is used."""
 
@@ -60,15 +64,27 @@ def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Cou
 
 
 def _fit_excerpt(message: Message, form: Form, budget: int, head_share: float, count: Count) -> Fit | None:
-    """Head and tail of a text: rooms in characters are tried from the text's mean density on, the best is kept."""
-    text = message.text
+    """Head and tail of a text, its repeated lines folded if that makes it notably shorter."""
+    short = folded(message.text) if form == "text" else message.text
+    if len(short) > FOLDED_SHARE * len(message.text):
+        return _fit_spans(message, message.text, form, budget, head_share, count)
+    whole_trim = _trim(message, "folded")
+    tokens = count(whole(short)) if len(short) <= budget * TOKEN_CHARACTERS else budget + 1
+    if tokens <= budget:
+        return Fit(whole_trim, whole(short), tokens)
+    return _fit_spans(message, short, "folded", budget, head_share, count)
+
+
+def _fit_spans(message: Message, text: str, form: Form, budget: int, head_share: float, count: Count) -> Fit | None:
+    """Rooms in characters are tried from the text's mean density on, the best is kept; `text` may be folded."""
     errors = error_lines(text)
     best: Fit | None = None
     low, high = 0, len(text)
-    room = len(text) * budget // message.tokens
+    room = len(message.text) * budget // message.tokens
+    room = room if room < high else high // 2
     for _ in range(TRIES):
         trim = _trim(message, form, spans=spans(text, room, head_share, errors))
-        rendered = render(text, trim)
+        rendered = render(message.text, trim)
         tokens = count(rendered)
         if tokens <= budget:
             best, low = Fit(trim, rendered, tokens), room
@@ -77,7 +93,7 @@ def _fit_excerpt(message: Message, form: Form, budget: int, head_share: float, c
         if high - low < 2 or GOOD_SHARE * budget <= tokens <= budget:
             break
         room = _next_room(room, budget / max(1, tokens), low, high)
-    return best or _fit_marker(message, form, budget, count)
+    return best or _fit_marker(message, text, form, budget, count)
 
 
 def _next_room(room: int, ratio: float, low: int, high: int) -> int:
@@ -86,9 +102,9 @@ def _next_room(room: int, ratio: float, low: int, high: int) -> int:
     return scaled if low < scaled < high else (low + high) // 2
 
 
-def _fit_marker(message: Message, form: Form, budget: int, count: Count) -> Fit | None:
+def _fit_marker(message: Message, text: str, form: Form, budget: int, count: Count) -> Fit | None:
     """Nothing but the marker: the last resort for a text whose ends are far denser than its mean."""
-    trim = _trim(message, form, spans=((0, 0), (len(message.text), len(message.text))))
+    trim = _trim(message, form, spans=((0, 0), (len(text), len(text))))
     rendered = render(message.text, trim)
     tokens = count(rendered)
     return Fit(trim, rendered, tokens) if tokens <= budget else None

@@ -1,19 +1,21 @@
-"""Long tool outputs cut to head and tail, once, when they first arrive.
+"""Long tool outputs cut to head and tail: when they first arrive, or, by age, in a step.
 
-Rule: an output that has been sent is never trimmed later, for that would break the engine's prefix cache in its midst;
-what was trimmed stays trimmed in the same way (the session remembers it). JSON stays JSON. The result is counted and
-fits, or there is no edit. Counting is bounded: a few counts of the short result, none of the long original.
+Rule: an output that has been sent is trimmed later only in a step, for that breaks the engine's prefix cache in its
+midst; what was trimmed stays trimmed in the same way (the session remembers it). JSON stays JSON. The result is counted
+and fits, or there is no edit. Counting is bounded: a few counts of the short result, none of the long original.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from policies.conversation import Message
-from policies.draft import Draft, Trimmed
+from policies.draft import Draft, Due
 from policies.trim_search import Count, fit
+from policies.trimmed import Trimmed
 
 TEMPLATE_TOKENS = 8
 """What a chat template puts around one message, taken high: a policy sees only the sum of it and the text."""
@@ -37,7 +39,8 @@ class Tools(BaseModel):
 class TrimToolOutput(BaseModel):
     """Cut a tool message above `max_tokens` down to it: `head_share` of what is kept from its head, the rest its tail.
 
-    A message whose trim would remove fewer than `min_removed_tokens` stays as it is.
+    A message whose trim would remove fewer than `min_removed_tokens` stays as it is. With `age_turns` above 0 only
+    outputs are cut that have so many turns behind them, and only in a step.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,24 +51,46 @@ class TrimToolOutput(BaseModel):
     head_share: Annotated[float, Field(ge=0, le=1)] = 0.6
     tools: Tools = Tools()
     min_removed_tokens: PositiveInt = 1
+    age_turns: NonNegativeInt = 0
 
-    def revise(self, draft: Draft, count: Count, known_messages: int) -> Draft:
-        """`draft` with the outputs trimmed that arrived after the first `known_messages`."""
-        messages = draft.conversation.messages
-        arrived = (at for at in range(known_messages, len(messages)) if draft.keeps(at) and self._is_long(draft, at))
-        trims = ((at, self._trimmed(messages[at], count)) for at in arrived)
-        return draft.with_trims({at: trimmed for at, trimmed in trims if trimmed is not None})
+    def revise(self, draft: Draft, count: Count) -> Draft:
+        """`draft` with the outputs trimmed that have just arrived; those sent before wait for a step."""
+        long = [at for at in range(self._border(draft)) if self._is_long(draft, at)]
+        arrived = [at for at in long if not self.age_turns and draft.is_free(at)]
+        draft = draft.with_trims(self._trims(draft, arrived, count))
+        sent = [at for at in long if self.age_turns or not draft.is_free(at)]
+        savings = tuple((at, draft.output_tokens(at) - self.max_tokens) for at in sent)
+
+        def make(now: Draft, start: int) -> Draft:
+            return now.with_late_trims(self._trims(now, [at for at in sent if at >= start], count), self._is_young(now))
+
+        return draft.propose(Due(savings, make))
 
     def may_act(self, largest_message_bytes: int) -> bool:
         """Whether a message of so many bytes could be too long (a token is at least a byte)."""
         return largest_message_bytes > self.max_tokens
 
+    def _is_young(self, draft: Draft) -> Callable[[int], bool]:
+        border = self._border(draft)
+        return lambda at: at >= border
+
+    def _border(self, draft: Draft) -> int:
+        """Outputs from here on are too young."""
+        turns = draft.frame.conversation.turns()
+        if not self.age_turns:
+            return len(draft.messages)
+        return turns[-self.age_turns].start if self.age_turns < len(turns) else 0
+
     def _is_long(self, draft: Draft, at: int) -> bool:
-        message = draft.conversation.messages[at]
+        message = draft.messages[at]
         # An image's place between texts could not be kept by one text, so such outputs stay whole.
-        if message.role != "tool" or message.media or draft.stands(at) or not self.tools.cover(message.name or ""):
+        if message.role != "tool" or message.media or not self.tools.cover(message.name or ""):
             return False
-        return draft.tokens(at) > self.max_tokens
+        return draft.keeps(at) and at not in draft.frame.untouched and draft.output_tokens(at) > self.max_tokens
+
+    def _trims(self, draft: Draft, long: Sequence[int], count: Count) -> Mapping[int, Trimmed]:
+        trims = ((at, self._trimmed(draft.messages[at], count)) for at in long if self._is_long(draft, at))
+        return {at: trimmed for at, trimmed in trims if trimmed is not None}
 
     def _trimmed(self, message: Message, count: Count) -> Trimmed | None:
         budget = self.max_tokens - TEMPLATE_TOKENS
@@ -75,4 +100,4 @@ class TrimToolOutput(BaseModel):
         removed = message.tokens - found.tokens - TEMPLATE_TOKENS
         if removed < self.min_removed_tokens or len(found.text) >= len(message.text):
             return None
-        return Trimmed(replace(found.trim, removed_tokens=removed), found.text)
+        return Trimmed(replace(found.trim, removed_tokens=removed, late=self.age_turns > 0), found.text)

@@ -5,6 +5,7 @@ answer (so user and assistant still alternate), groups of calls stay or go whole
 nothing that the model has not answered yet is touched.
 """
 
+from collections.abc import Iterable
 from itertools import accumulate
 
 from policies.conversation import INSTRUCTIONS, Conversation
@@ -28,11 +29,17 @@ def _opener(conversation: Conversation, turn: range) -> set[int]:
     spoken = [at for at in turn if messages[at].role not in INSTRUCTIONS]
     task = {at for at in spoken if messages[at].role == "user"}
     closing = messages[spoken[-1]]
-    if closing.role != "assistant" or closing.calls:
-        return set(turn)
-    if closing.reasoning and any(messages[at].reasoning for at in spoken[:-1]):
+    if closing.role != "assistant" or closing.calls or is_bound(conversation, turn):
         return set(turn)
     return task | {spoken[-1]}
+
+
+def is_bound(conversation: Conversation, turn: range) -> bool:
+    """Whether a turn is held together by its reasoning: that of its closing answer and of messages before."""
+    messages = conversation.messages
+    thinking = [at for at in turn if messages[at].reasoning]
+    spoken = [at for at in turn if messages[at].role not in INSTRUCTIONS]
+    return len(thinking) > 1 and thinking[-1] == spoken[-1]
 
 
 def cuts(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
@@ -53,12 +60,15 @@ def cuts(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
     return tuple(start for start in starts if start <= ceiling and not inside[start])
 
 
-def dropped(conversation: Conversation, cut: int, pinned: frozenset[int]) -> tuple[range, ...]:
+def dropped(cut: int, pinned: frozenset[int]) -> tuple[range, ...]:
     """What a window that begins at `cut` leaves out, as ranges in order."""
+    return runs(at for at in range(cut) if at not in pinned)
+
+
+def runs(indices: Iterable[int]) -> tuple[range, ...]:
+    """Ascending indices as ranges, as few as there can be."""
     ranges: list[range] = []
-    for at in range(cut):
-        if at in pinned:
-            continue
+    for at in indices:
         if ranges and ranges[-1].stop == at:
             ranges[-1] = range(ranges[-1].start, at + 1)
         else:

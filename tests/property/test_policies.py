@@ -8,13 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.cap_context import CapContext
+from policies.clear_old_reasoning import ClearOldReasoning
 from policies.conversation import Conversation, Message
+from policies.dedupe_tool_output import DedupeToolOutput
 from policies.draft import Draft
+from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import ReplaceText, apply
+from policies.frame import Frame
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
+from policies.pin import Pin
 from policies.plan import Plan, Refuse, may_act, plan
 from policies.policy import Policy
+from policies.pricing import Pricing
+from policies.repair import Repair
+from policies.strip import Strip
 from policies.text_spans import boundary
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
@@ -36,6 +44,8 @@ GIANT = (
     "[" * 3000 + "]" * 3000,
     "{" + " " * 9000,
 )
+arguments = st.sampled_from(("{}", "{}", "{}", '{"path": "a"}', '{"path": ', "", "[1]", '{"p": "\ud83d"}'))
+thinking = st.sampled_from(("", "", "", "hm " * 40, "hm " * 600))
 texts = st.one_of(st.just(""), st.text(max_size=40), st.sampled_from(GIANT))
 short = st.sampled_from(("", "Go on.", "\U0001f44d", "\ud83d"))
 ids = st.sampled_from(("a", "b", " a ", "c"))
@@ -54,9 +64,19 @@ policies = st.lists(
             lambda high: KeepRecentTurns(high_water_tokens=high, low_water_tokens=max(1, high // 3))
         ),
         st.integers(50, 9000).map(lambda limit: CapContext(limit_tokens=limit)),
+        st.builds(TrimToolOutput, max_tokens=st.integers(64, 200), age_turns=st.integers(1, 3)),
+        st.builds(DedupeToolOutput, min_tokens=st.integers(64, 300), superseded=st.booleans()),
+        st.builds(ClearOldReasoning, keep_turns=st.integers(1, 3), min_removed_tokens=st.sampled_from((1, 200))),
+        st.builds(DropStaleTurns, gap_seconds=st.just(60.0), keep_turns=st.integers(1, 3)),
+        st.just(Strip()),
+        st.just(Repair()),
+        st.sampled_from((Pin(first_turns=2), Pin(tools=("look",)), Pin(roles=("assistant",)), Pin(markers=("Go",)))),
     ),
-    max_size=4,
+    max_size=6,
 )
+idle = st.sampled_from((0.0, 0.0, 100.0))
+dear, cheap = Pricing(1.0, 100.0, 1e3, 10.0, 1e12), Pricing(0.5, 1e4, 1e5, 1e4, 1e11)
+prices = st.sampled_from((None, None, dear, cheap))
 
 
 @st.composite
@@ -64,7 +84,14 @@ def rounds(draw: st.DrawFn, answers_missing: int = 2) -> list[Message]:
     """One assistant message with calls and its answers, in any order, some perhaps missing."""
     calls = draw(st.lists(ids, min_size=1, max_size=3, unique_by=str.strip))
     answers = draw(st.permutations(calls))[draw(st.integers(0, answers_missing)) :]
-    asked = message("assistant", draw(short), calls=calls, reasoning=draw(st.booleans()))
+    asked = message(
+        "assistant",
+        draw(short),
+        calls=calls,
+        reasoning=draw(st.booleans()),
+        arguments=draw(arguments),
+        thinking=draw(thinking),
+    )
     media = draw(st.sampled_from((0, 0, 0, 1)))
     return [asked, *(message("tool", draw(texts), answers=call.strip(), media=media) for call in answers)]
 
@@ -75,12 +102,17 @@ def turns(draw: st.DrawFn) -> list[Message]:
     asked = [message("user", draw(short), media=draw(st.integers(0, 1))) for _ in range(draw(st.integers(1, 2)))]
     reminder = [message("system", "Mind the budget.")] * draw(st.sampled_from((0, 0, 0, 1)))
     called = chain.from_iterable(draw(st.lists(rounds(), max_size=2)))
-    closing = [message("assistant", draw(short), reasoning=draw(st.booleans()))] * draw(st.sampled_from((0, 1, 1, 1)))
+    closing = [message("assistant", draw(short), thinking=draw(thinking))] * draw(st.sampled_from((0, 1, 1, 1)))
     return [*asked, *reminder, *called, *closing]
 
 
 heads = st.sampled_from(
-    ([], [message("system", "Be brief.", cache_control=1)], [message("developer"), message("assistant")])
+    (
+        [],
+        [message("system", "Be brief.", cache_control=1)],
+        [message("system", "Current time: 10:00:01\nBe brief.")],
+        [message("developer"), message("assistant")],
+    )
 )
 
 
@@ -94,7 +126,12 @@ def orderly(draw: st.DrawFn) -> Conversation:
 chaotic = st.lists(
     st.one_of(
         st.builds(message, st.sampled_from(("system", "developer", "user", "assistant")), short),
-        st.builds(lambda calls: message("assistant", calls=calls), st.lists(ids, max_size=2)),
+        st.builds(
+            lambda calls, given, thought: message("assistant", calls=calls, arguments=given, thinking=thought),
+            st.lists(ids, max_size=2),
+            arguments,
+            thinking,
+        ),
         st.builds(lambda text, call: message("tool", text, answers=call), texts, st.one_of(st.none(), ids)),
     ),
     max_size=30,
@@ -109,41 +146,52 @@ def limits(policies: Sequence[Policy]) -> list[int]:
 
 def size(message: Message) -> int:
     """Bytes as a gateway would give them: never fewer than the tokens, an image at its tokens."""
-    return len(message.text.encode("utf-8", "surrogatepass")) + 10 * len(message.calls) + 500 * message.media
+    given = sum(10 + len(call.arguments.encode("utf-8", "surrogatepass")) for call in message.calls)
+    return (
+        len(message.text.encode("utf-8", "surrogatepass")) + len(message.reasoning_text) + given + 500 * message.media
+    )
 
 
 @settings(max_examples=150, deadline=None)
-@given(conversations, policies)
-def test_a_plan_breaks_no_invariant_and_meets_the_limit_or_refuses(talk: Conversation, policies: list[Policy]) -> None:
+@given(conversations, policies, idle, prices, st.booleans())
+def test_a_plan_breaks_no_invariant_and_meets_the_limit_or_refuses(
+    talk: Conversation, policies: list[Policy], idle: float, prices: Pricing | None, cold: bool
+) -> None:
     counter = Counter()
-    done = plan(talk, policies, EMPTY, counter)
+    done = plan(talk, policies, EMPTY, counter, idle_seconds=idle, pricing=prices, cold=cold)
     long = sum(message.role == "tool" and message.tokens > 64 for message in talk.messages)
-    assert counter.calls <= 8 * len(policies) * long
-    assert done == plan(talk, policies, EMPTY, count)
+    assert counter.calls <= 12 * len(policies) * long
+    assert done == plan(talk, policies, EMPTY, count, idle_seconds=idle, pricing=prices, cold=cold)
     if isinstance(done, Refuse):
         assert done.limit_tokens == min(limits(policies)) < done.tokens
         return
     assert violations(talk, done.edits) == ()
     after = apply(talk, done.edits)
-    assert after.total_tokens == done.sent_tokens <= min([talk.total_tokens, *limits(policies)])
+    assert after.total_tokens == done.sent_tokens <= min([done.sent_tokens, *limits(policies)])
+    assert done.sent_tokens <= talk.total_tokens or any(isinstance(policy, Repair) for policy in policies)
     assert (after is talk) == (done.edits == ())
     assert (done.memory is EMPTY) == (done.edits == ())
 
 
 @settings(max_examples=100, deadline=None)
-@given(conversations, policies)
-def test_a_plan_for_what_is_sent_is_empty(talk: Conversation, policies: list[Policy]) -> None:
-    done = plan(talk, policies, EMPTY, count)
+@given(conversations, policies, idle, prices, st.booleans())
+def test_a_plan_for_what_is_sent_is_empty(
+    talk: Conversation, policies: list[Policy], idle: float, prices: Pricing | None, cold: bool
+) -> None:
+    done = plan(talk, policies, EMPTY, count, idle_seconds=idle, pricing=prices, cold=cold)
     if isinstance(done, Plan):
-        again = plan(apply(talk, done.edits), policies, done.memory, count)
+        after = apply(talk, done.edits)
+        again = plan(after, policies, done.memory, count, idle_seconds=idle, pricing=prices, cold=cold)
         assert isinstance(again, Plan)
         assert again.edits == ()
 
 
 @settings(max_examples=100, deadline=None)
-@given(conversations, policies)
-def test_a_plan_is_made_again_from_memory_alone(talk: Conversation, policies: list[Policy]) -> None:
-    done = plan(talk, policies, EMPTY, count)
+@given(conversations, policies, idle, st.booleans())
+def test_a_plan_is_made_again_from_memory_alone(
+    talk: Conversation, policies: list[Policy], idle: float, cold: bool
+) -> None:
+    done = plan(talk, policies, EMPTY, count, idle_seconds=idle, cold=cold)
     if isinstance(done, Plan):
         counter = Counter()
         memory = Memory.loads(done.memory.dumps())
@@ -200,7 +248,7 @@ def test_a_growing_conversation_breaks_the_prefix_only_by_steps(talk: Conversati
 
 
 def _trims(talk: Conversation, most: int) -> list[ReplaceText]:
-    edits = TrimToolOutput(max_tokens=most).revise(Draft(talk), count, 0).edits()
+    edits = TrimToolOutput(max_tokens=most).revise(Draft(Frame(talk)), count).edits()
     return [edit for edit in edits if isinstance(edit, ReplaceText)]
 
 
@@ -224,6 +272,6 @@ def test_a_border_is_a_border(text: str, at: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(chaotic)
 def test_windows_begin_where_the_validator_agrees(talk: Conversation) -> None:
-    draft = Draft(talk)
-    for cut in cuts(talk, draft.pinned):
+    draft = Draft(Frame(talk))
+    for cut in cuts(talk, draft.frame.pinned):
         assert violations(talk, draft.with_cut(cut).edits()) == ()

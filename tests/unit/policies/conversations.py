@@ -40,10 +40,14 @@ def message(
     media: int = 0,
     reasoning: bool = False,
     cache_control: int = 0,
+    arguments: str = "{}",
+    thinking: str = "",
 ) -> Message:
     tokens = count(text) + TEMPLATE_TOKENS + 10 * len(calls) + 500 * media
-    made = tuple(ToolCall(call, "look", "{}") for call in calls)
-    return Message(role, b"", tokens, text, made, answers, name, media, reasoning, cache_control)
+    tokens += count(thinking) + (count(arguments) if len(arguments) > 2 else 0) * len(calls)
+    made = tuple(ToolCall(call, "look", arguments) for call in calls)
+    reasoning = reasoning or bool(thinking)
+    return Message(role, b"", tokens, text, made, answers, name, media, reasoning, cache_control, thinking)
 
 
 def conversation(*messages: Message, overhead_tokens: int = 0) -> Conversation:
@@ -63,12 +67,12 @@ def user(text: str = "Go on.", *, media: int = 0) -> Message:
     return message("user", text, media=media)
 
 
-def says(text: str = "Done.", *, reasoning: bool = False) -> Message:
-    return message("assistant", text, reasoning=reasoning)
+def says(text: str = "Done.", *, reasoning: bool = False, thinking: str = "") -> Message:
+    return message("assistant", text, reasoning=reasoning, thinking=thinking)
 
 
-def calling(*calls: str, reasoning: bool = False) -> Message:
-    return message("assistant", calls=calls, reasoning=reasoning)
+def calling(*calls: str, reasoning: bool = False, arguments: str = "{}", thinking: str = "") -> Message:
+    return message("assistant", calls=calls, reasoning=reasoning, arguments=arguments, thinking=thinking)
 
 
 def result(call: str, text: str = "ok", *, name: str | None = "look") -> Message:

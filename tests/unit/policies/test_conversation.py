@@ -45,9 +45,3 @@ def test_an_orphan_is_in_no_group() -> None:
 
 def test_the_total_counts_the_overhead() -> None:
     assert conversation(user("four" * 3), overhead_tokens=100).total_tokens == 107
-
-
-def test_a_prefix_is_named_by_its_messages_in_order() -> None:
-    one, two = conversation(user("a"), says("b")), conversation(user("a"), says("c"))
-    assert one.prefix_digest(1) == two.prefix_digest(1)
-    assert one.prefix_digest(2) != two.prefix_digest(2)

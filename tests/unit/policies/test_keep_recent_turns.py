@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies.draft import Draft
+from policies.frame import Frame
 from policies.keep_recent_turns import KeepRecentTurns
 from tests.unit.policies.conversations import conversation, message, system, turn, user
 
@@ -11,7 +12,7 @@ from tests.unit.policies.conversations import conversation, message, system, tur
 def talk(turns: int, *, overhead_tokens: int = 0, result_tokens: int = 100) -> Draft:
     """Instructions and so many turns of about `result_tokens` + 40 tokens: turn n begins at message 4n + 1."""
     parts = [part for number in range(turns) for part in turn(number, result_tokens)]
-    return Draft(conversation(system(), *parts, overhead_tokens=overhead_tokens))
+    return Draft(Frame(conversation(system(), *parts, overhead_tokens=overhead_tokens)))
 
 
 def test_by_turns_after_the_first_nothing_happens_up_to_the_high_water_and_then_the_low_water_is_left() -> None:
@@ -41,7 +42,7 @@ def test_by_tokens_turns_go_from_the_high_down_to_the_low_water() -> None:
 
 def test_tokens_go_before_turns() -> None:
     policy = KeepRecentTurns(turns=6, high_water_tokens=1000, low_water_tokens=500)
-    assert len([at for at in range(33) if talk(8).conversation.messages[at].role == "user"]) == 8
+    assert len([at for at in range(33) if talk(8).messages[at].role == "user"]) == 8
     assert policy.revise(talk(8), None).total_tokens <= 500
 
 
@@ -58,7 +59,7 @@ def test_without_room_for_a_step_the_window_stays_until_a_step_can_be_freed() ->
 
 
 def test_an_overhead_above_the_mark_and_an_empty_chat_are_left_alone() -> None:
-    draft = Draft(conversation(system(), user(), overhead_tokens=2000))
+    draft = Draft(Frame(conversation(system(), user(), overhead_tokens=2000)))
     assert KeepRecentTurns(high_water_tokens=1000, low_water_tokens=500).revise(draft, 1500) is draft
 
 
@@ -79,13 +80,13 @@ def test_the_last_turn_stays() -> None:
 
 
 def test_giant_last_message_drops_all_that_may_go() -> None:
-    draft = Draft(conversation(system(), *turn(1, 100), *turn(2, 900), user("x" * 40_000)))
+    draft = Draft(Frame(conversation(system(), *turn(1, 100), *turn(2, 900), user("x" * 40_000))))
     revised = KeepRecentTurns(high_water_tokens=1000, low_water_tokens=500).revise(draft, None)
     assert [at for at in range(10) if revised.keeps(at)] == [0, 1, 4, 9]
 
 
 def test_a_conversation_of_one_turn_has_nothing_to_drop() -> None:
-    draft = Draft(conversation(message("user", "x" * 40_000)))
+    draft = Draft(Frame(conversation(message("user", "x" * 40_000))))
     assert KeepRecentTurns(high_water_tokens=1000).revise(draft, 2000) is draft
 
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from policies.conversation import Message
-from policies.draft import Draft, Trimmed
+from policies.draft import Draft
+from policies.frame import Frame
 from policies.trim_tool_output import Tools, TrimToolOutput
+from policies.trimmed import Trimmed
 from policies.trimmed_text import render
 from tests.unit.policies.conversations import Counter, calling, conversation, count, message, result, user
 
@@ -18,7 +20,7 @@ EMOJI = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 
 def trimmed(message: Message, policy: TrimToolOutput = POLICY) -> Trimmed | None:
     """The only trim of a conversation that ends with `message`, a tool's answer to c1."""
-    draft = policy.revise(Draft(conversation(user(), calling("c1"), message)), count, 0)
+    draft = policy.revise(Draft(Frame(conversation(user(), calling("c1"), message))), count)
     return draft.trimmed.get(2)
 
 
@@ -51,19 +53,20 @@ def test_error_lines_of_the_middle_are_kept() -> None:
 
 def test_what_fits_is_not_touched_and_not_counted() -> None:
     counter = Counter()
-    draft = Draft(conversation(user(), calling("c1"), result("c1", "x" * 4 * 196)))
-    assert POLICY.revise(draft, counter, 0) is draft
+    draft = Draft(Frame(conversation(user(), calling("c1"), result("c1", "x" * 4 * 196))))
+    assert POLICY.revise(draft, counter) is draft
     assert counter.calls == 0
 
 
 def test_only_tool_messages_are_trimmed() -> None:
-    draft = Draft(conversation(user("x" * 4000), message("assistant", "y" * 4000), user("z" * 4000)))
-    assert POLICY.revise(draft, count, 0) is draft
+    draft = Draft(Frame(conversation(user("x" * 4000), message("assistant", "y" * 4000), user("z" * 4000))))
+    assert POLICY.revise(draft, count) is draft
 
 
 def test_what_has_been_sent_is_not_trimmed_later() -> None:
-    draft = Draft(conversation(user(), calling("a"), result("a", LOG), calling("b"), result("b", LOG)))
-    assert POLICY.revise(draft, count, 3).trimmed.keys() == {4}
+    talk = conversation(user(), calling("a"), result("a", LOG), calling("b"), result("b", LOG))
+    draft = Draft(Frame(talk), known=3)
+    assert POLICY.revise(draft, count).trimmed.keys() == {4}
 
 
 def test_outputs_with_images_stay_whole() -> None:
@@ -141,7 +144,7 @@ def test_the_same_message_gives_the_same_bytes_and_its_trim_alone_gives_them_aga
 def test_counting_does_not_grow_with_the_output(size: int) -> None:
     for text in ("word " * (size // 5), LOG * (size // len(LOG) + 1), json.dumps(["word"] * (size // 8))):
         counter = Counter()
-        POLICY.revise(Draft(conversation(user(), calling("c1"), result("c1", text))), counter, 0)
+        POLICY.revise(Draft(Frame(conversation(user(), calling("c1"), result("c1", text)))), counter)
         assert counter.calls <= 8
         assert counter.characters <= 8 * 16 * POLICY.max_tokens
 
@@ -152,7 +155,7 @@ def test_an_output_denser_at_its_ends_than_in_the_middle_still_fits() -> None:
 
     text = "x" * 900 + " " * 90_000 + "x" * 900
     talk = conversation(user(), calling("c1"), replace(result("c1", text), tokens=1804))
-    done = POLICY.revise(Draft(talk), dense_ends, 0).trimmed[2]
+    done = POLICY.revise(Draft(Frame(talk)), dense_ends).trimmed[2]
     assert dense_ends(done.text) <= POLICY.max_tokens
 
 
@@ -160,10 +163,10 @@ def test_where_no_length_helps_the_marker_alone_is_left() -> None:
     def steep(text: str) -> int:
         return 193 if len(text) > 200 else 30
 
-    done = POLICY.revise(Draft(conversation(user(), calling("c1"), result("c1", LOG))), steep, 0).trimmed[2]
+    done = POLICY.revise(Draft(Frame(conversation(user(), calling("c1"), result("c1", LOG)))), steep).trimmed[2]
     assert done.text.startswith("[kvgate: about") and len(done.text) < 200
 
 
 def test_a_counter_that_never_agrees_leaves_the_output_whole() -> None:
-    draft = Draft(conversation(user(), calling("c1"), result("c1", LOG)))
-    assert POLICY.revise(draft, lambda text: 10**6, 0) is draft
+    draft = Draft(Frame(conversation(user(), calling("c1"), result("c1", LOG))))
+    assert POLICY.revise(draft, lambda text: 10**6) is draft

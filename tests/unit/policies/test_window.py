@@ -12,7 +12,7 @@ def windows(talk: Conversation) -> tuple[int, ...]:
 def test_instructions_the_task_and_its_answer_are_pinned() -> None:
     talk = conversation(system(), *turn(1, 5), *turn(2, 5), system("reminder"), *turn(3, 5))
     assert pinned(talk) == {0, 1, 4, 9}
-    assert dropped(talk, 10, pinned(talk)) == (range(2, 4), range(5, 9))
+    assert dropped(10, pinned(talk)) == (range(2, 4), range(5, 9))
 
 
 def test_a_greeting_before_the_task_is_pinned() -> None:

@@ -1,0 +1,136 @@
+"""Tool outputs that say again what was said: a repeat points to the first, an outdated reading is left out.
+
+Rule: the earlier copy stays and the later one points to it, so the prefix stays. An output that a later one of the same
+call has superseded changes what was sent, so it waits for a step.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from policies.arguments import mended
+from policies.conversation import Message
+from policies.copies import Copy
+from policies.draft import Draft, Due
+from policies.memory import Form, Trim
+from policies.trim_search import Count
+from policies.trim_tool_output import TEMPLATE_TOKENS, Tools
+from policies.trimmed import Trimmed
+from policies.trimmed_text import render
+
+
+class DedupeToolOutput(BaseModel):
+    """Outputs from `min_tokens` on, of the same tool. `superseded: false` leaves outdated readings alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["dedupe_tool_output"] = "dedupe_tool_output"
+    mode: Literal["enforce", "shadow"] = "enforce"
+    min_tokens: Annotated[int, Field(ge=64)] = 200
+    tools: Tools = Tools()
+    superseded: bool = True
+
+    def revise(self, draft: Draft, count: Count) -> Draft:
+        """`draft` with repeats that have just arrived replaced; those sent before, and outdated outputs, wait."""
+        repeats = dict(self._repeats(draft))
+        arrived = {at: head for at, head in repeats.items() if draft.is_free(at)}
+        sent = {at: head for at, head in repeats.items() if at not in arrived and at not in draft.heads}
+        draft = self._deduped(draft, arrived, count)
+        draft = draft.propose(
+            Due(_savings(draft, sent), lambda now, start: self._deduped(now, _from(sent, start), count))
+        )
+        outdated = dict(self._outdated(draft)) if self.superseded else {}
+        return draft.propose(
+            Due(_savings(draft, outdated), lambda now, start: _outdone(now, _from(outdated, start), count))
+        )
+
+    def may_act(self, largest_message_bytes: int) -> bool:
+        """Whether a message of so many bytes could be long enough (a token is at least a byte)."""
+        return largest_message_bytes >= self.min_tokens
+
+    def _covers(self, draft: Draft, at: int) -> bool:
+        message = draft.messages[at]
+        if message.role != "tool" or message.media or message.tokens < self.min_tokens:
+            return False
+        return self.tools.cover(message.name or "") and draft.keeps(at)
+
+    def _repeats(self, draft: Draft) -> Iterator[tuple[int, int]]:
+        """Outputs that an earlier one equals, and which."""
+        first: dict[tuple[str, str], int] = {}
+        for at, message in enumerate(draft.messages):
+            if not self._covers(draft, at) or _says_less(draft, at):
+                continue
+            head = first.setdefault((message.name or "", message.text), at)
+            if head != at and at not in draft.frame.untouched:
+                yield at, head
+
+    def _deduped(self, draft: Draft, repeats: Mapping[int, int], count: Count) -> Draft:
+        """With pointers where they are shorter; a head may have gone since the repeats were found."""
+        found: dict[int, Copy] = {}
+        for at, head in repeats.items():
+            if at in draft.heads or _is_pointer(draft, at) or not (draft.keeps(at) and draft.keeps(head)):
+                continue
+            if not _says_less(draft, head) and (pointer := _pointer(draft, at, "same", count)) is not None:
+                found[at] = Copy(head, pointer)
+        return draft.with_copies(found)
+
+    def _outdated(self, draft: Draft) -> Iterator[tuple[int, int]]:
+        """Outputs of a call that a later message made again, and its latest output; none that must stay.
+
+        Calls of one message are made side by side: none is the later one. A short output (an error, a mere "unchanged")
+        supersedes nothing.
+        """
+        latest: dict[tuple[str, str], int] = {}
+        called = draft.frame.called
+        shut = draft.frame.pinned | draft.frame.untouched
+        for at in range(len(draft.messages) - 1, -1, -1):
+            if at not in called or not self._covers(draft, at):
+                continue
+            caller, call = called[at]
+            later = latest.setdefault((call.name, mended(call.arguments)), at)
+            if called[later].caller != caller and at not in shut and (at in draft.copies or not _is_pointer(draft, at)):
+                yield at, later
+
+
+def _outdone(draft: Draft, outdated: Mapping[int, int], count: Count) -> Draft:
+    """With outdated outputs left out: a copy that is not outdated stands in for its head, others go with it."""
+    old = [at for at in outdated if draft.keeps(at)]
+    first = {
+        at: pointer for at in old if at not in draft.copies and (pointer := _pointer(draft, at, "superseded", count))
+    }
+    done = draft.with_late_trims(first, lambda at: at not in outdated)
+    left = [at for at in old if at in done.copies and done.copies[at].head in first]
+    rest = {at: pointer for at in left if (pointer := _pointer(draft, at, "superseded", count))}
+    return done.with_late_trims(rest, lambda at: False)
+
+
+def _is_pointer(draft: Draft, at: int) -> bool:
+    done = draft.text_of(at)
+    return done is not None and done.trim.form in ("same", "superseded")
+
+
+def _says_less(draft: Draft, at: int) -> bool:
+    """Whether a copy of `at` would say more than what is sent of it."""
+    done = draft.text_of(at)
+    return done is not None and (done.trim.late or _is_pointer(draft, at))
+
+
+def _pointer(draft: Draft, at: int, form: Form, count: Count) -> Trimmed | None:
+    """What stands for the output, if it is shorter than what is sent now; one pointer may stand for another."""
+    message: Message = draft.messages[at]
+    trim = Trim(message.digest, form, message.tokens, 0)
+    text = render(message.text, trim)
+    removed = message.tokens - count(text) - TEMPLATE_TOKENS
+    floor = 0 if at in draft.copies else draft.removed_tokens(at)
+    if removed <= floor or len(text) >= len(message.text):
+        return None
+    return Trimmed(Trim(message.digest, form, message.tokens, removed), text)
+
+
+def _savings(draft: Draft, found: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    return tuple((at, draft.output_tokens(at)) for at in found)
+
+
+def _from(found: Mapping[int, int], start: int) -> Mapping[int, int]:
+    return {at: other for at, other in found.items() if at >= start}

@@ -1,0 +1,65 @@
+"""What does not change while policies speak: the conversation, what is put right in it, and what none may touch.
+
+Rule: everything here is worked out once for each plan.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import xxhash
+
+from policies import window
+from policies.conversation import Conversation, ToolCall
+from policies.mends import Mends
+
+
+class Called(NamedTuple):
+    """A call, and the message that made it."""
+
+    caller: int
+    call: ToolCall
+
+
+@dataclass(frozen=True)
+class Frame:
+    """`untouched` are the messages that `pin` names: no policy edits them, and their turns are not dropped."""
+
+    conversation: Conversation
+    untouched: frozenset[int] = frozenset()
+    mends: Mends = field(default_factory=Mends)
+
+    @cached_property
+    def pinned(self) -> frozenset[int]:
+        """What no window drops."""
+        turns = (turn for turn in self.conversation.turns() if not self.untouched.isdisjoint(turn))
+        return window.pinned(self.conversation).union(*turns) if self.untouched else window.pinned(self.conversation)
+
+    @cached_property
+    def cuts(self) -> tuple[int, ...]:
+        """Where a window may begin."""
+        return window.cuts(self.conversation, self.pinned)
+
+    @cached_property
+    def called(self) -> Mapping[int, Called]:
+        """The call that each tool message answers."""
+        messages = self.conversation.messages
+        found: dict[int, Called] = {}
+        for caller, *answers in self.conversation.groups():
+            calls = {call.id.strip(): call for call in messages[caller].calls}
+            found.update((at, Called(caller, calls[(messages[at].answers or "").strip()])) for at in answers)
+        return found
+
+    def prefix_digest(self, stop: int) -> bytes:
+        """16 bytes that name the first `stop` messages, in order; stripped ones by what is left of them."""
+        texts = self.mends.texts
+        digests = (
+            _of_text(texts[at].text) if at in texts and texts[at].policy == "strip" else message.digest
+            for at, message in enumerate(self.conversation.messages[:stop])
+        )
+        return xxhash.xxh3_128_digest(b"".join(digests))
+
+
+def _of_text(text: str) -> bytes:
+    return xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,66 @@
+"""What it costs to break a warm prefix, and what shorter prompts gain: whether a step pays.
+
+Rule: seconds against seconds. A break costs the prefill of what the engine would have found in its cache; a token
+removed spares the read of its keys and values with every token generated from then on. Source: the design's own
+model, from the roofline of prefill (FLOPs) and decode (memory bandwidth).
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+from policies.draft import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """Numbers of the pool, the model and the session.
+
+    `warm_probability` (0 to 1): that the engine still holds the prefix; `expected_decode_tokens`: all that the session
+    will yet generate.
+    """
+
+    warm_probability: float
+    prefill_tokens_per_second: float
+    kv_bytes_per_token: float
+    expected_decode_tokens: float
+    memory_bytes_per_second: float
+
+    def gain_seconds(self, removed_tokens: int, again_tokens: int) -> float:
+        """What a step gains that removes so many tokens and makes the engine compute so many again; below 0: a loss."""
+        kv_bytes = removed_tokens * self.kv_bytes_per_token * self.expected_decode_tokens
+        return kv_bytes / self.memory_bytes_per_second - (
+            self.warm_probability * again_tokens / self.prefill_tokens_per_second
+        )
+
+
+def pays(before: Draft, after: Draft, pricing: Pricing | None) -> bool:
+    """Whether a step gains; without prices the marks alone decide."""
+    if pricing is None or before.open:
+        return True
+    removed = before.total_tokens - after.total_tokens
+    return pricing.gain_seconds(removed, after.tokens_between(_first_change(before, after), after.known)) > 0
+
+
+def _first_change(before: Draft, after: Draft) -> int:
+    """The first message that is sent otherwise."""
+    for at in range(before.known):
+        if before.keeps(at) != after.keeps(at) or before.text_of(at) is not after.text_of(at):
+            return at
+        if (at in before.cleared_messages) != (at in after.cleared_messages):
+            return at
+    return before.known
+
+
+def best_start(draft: Draft, pricing: Pricing) -> int | None:
+    """From which message on it pays most to do what is due; None where it pays nowhere."""
+    savings = sorted((saving for due in draft.dues for saving in due.savings), reverse=True)
+    tokens = (draft.tokens(at) if draft.keeps(at) else 0 for at in range(draft.known))
+    sent = list(accumulate(tokens, initial=0))
+    best, start, removed = 0.0, None, 0
+    for at, saved in savings:
+        removed += saved
+        warm = sent[-1] - sent[min(at, draft.known)]
+        gain = pricing.gain_seconds(removed, max(0, warm - removed))
+        if gain > best:
+            best, start = gain, at
+    return start

@@ -1,0 +1,69 @@
+"""The edits in force made again, before any policy speaks.
+
+Rule: to the same bytes, with no counting, whatever the policies say now; what no longer fits this conversation is
+forgotten.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from policies.copies import Copy
+from policies.draft import Draft
+from policies.frame import Frame
+from policies.memory import Cut, InForce, Trim
+from policies.trimmed import Trimmed
+from policies.trimmed_text import render
+
+
+def replayed(frame: Frame, in_force: InForce, known: int, cold: bool) -> Draft:
+    """A draft with the edits in force, as far as they concern this conversation."""
+    draft = Draft(frame, known, cold)
+    if in_force.cut and _holds(frame, in_force.cut):
+        # An answer that came late to a call already dropped brings the call back.
+        allowed = (start for start in frame.cuts if start <= in_force.cut.at)
+        draft = draft.with_cut(max(allowed, default=0), in_force.cut.policy)
+    if in_force.cleared and _holds(frame, in_force.cleared):
+        draft = draft.with_cleared(in_force.cleared.at)
+    return _with_trims(draft, in_force.trims) if in_force.trims else draft
+
+
+def _holds(frame: Frame, border: Cut) -> bool:
+    return border.at < len(frame.conversation.messages) and frame.prefix_digest(border.at + 1) == border.prefix
+
+
+def _with_trims(draft: Draft, trims: Sequence[Trim]) -> Draft:
+    """A pointer is made again only while there is something to point to."""
+    texts = {trim.digest: trim for trim in trims if trim.form != "same"}
+    pointers = {trim.digest: trim for trim in trims if trim.form == "same"}
+    copied = dict(_copied(draft, pointers, texts)) if pointers else {}
+    found: dict[int, Trimmed] = {}
+    copies: dict[int, Copy] = {}
+    for at, message in enumerate(draft.messages):
+        trim = pointers[message.digest] if at in copied else texts.get(message.digest)
+        if trim is None or not draft.keeps(at) or (again := _again(message.text, trim)) is None:
+            continue
+        if at in copied:
+            copies[at] = Copy(copied[at], again)
+        else:
+            found[at] = again
+    return draft.with_trims(found).with_copies(copies)
+
+
+def _copied(draft: Draft, pointers: Container[bytes], texts: Mapping[bytes, Trim]) -> Iterator[tuple[int, int]]:
+    """Copies and the latest message before that each repeats, no copy itself; equal messages have equal digests."""
+    latest: dict[tuple[str, str], int] = {}
+    for at, message in enumerate(draft.messages):
+        if message.role != "tool" or message.media or not draft.keeps(at):
+            continue
+        key = (message.name or "", message.text)
+        if message.digest in pointers and key in latest:
+            yield at, latest[key]
+        elif message.digest not in texts or texts[message.digest].form != "superseded":
+            latest[key] = at
+
+
+def _again(text: str, trim: Trim) -> Trimmed | None:
+    try:
+        return Trimmed(trim, render(text, trim), again=True)
+    except ValueError:
+        # JSON nested so deep that it parsed with a little more stack then than there is now: it is trimmed anew.
+        return None

@@ -1,0 +1,22 @@
+"""A trim together with the text that it renders to."""
+
+from dataclasses import dataclass
+
+from policies.memory import Trim
+
+TRIM = "trim_tool_output"
+DEDUPE = "dedupe_tool_output"
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """`again` if it was in force before, and so stands."""
+
+    trim: Trim
+    text: str
+    again: bool = False
+
+    @property
+    def policy(self) -> str:
+        """The policy whose edit this is, whether made now or again."""
+        return DEDUPE if self.trim.form in ("same", "superseded") else TRIM

@@ -1,0 +1,177 @@
+"""Seeded random conversations through random policies in random order: the same ones on every machine.
+
+A few hundred in every run of the tests; as many as wished by `python -m tests.property.test_policies_seeded --runs N`.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from random import Random
+
+from policies.cap_context import CapContext
+from policies.clear_old_reasoning import ClearOldReasoning
+from policies.conversation import Conversation, Message
+from policies.dedupe_tool_output import DedupeToolOutput
+from policies.drop_stale_turns import DropStaleTurns
+from policies.edit import apply
+from policies.keep_recent_turns import KeepRecentTurns
+from policies.memory import EMPTY, Memory
+from policies.pin import Pin
+from policies.plan import Plan, Pricing, Refuse, plan
+from policies.policy import Policy
+from policies.repair import Repair
+from policies.strip import Strip
+from policies.trim_tool_output import TrimToolOutput
+from policies.validate import violations
+from tests.unit.policies.conversations import Counter, conversation, count, message
+
+RUNS = 400
+OUTPUTS = (
+    "ok",
+    "all is well here\n" * 90,
+    "".join(f"{number} fine\n" for number in range(300)),
+    "".join(f"{number} fine\n" for number in range(200)) + "ERROR: disk is full\n" * 30,
+    '{"rows": [' + ", ".join(f'{{"id": {number}}}' for number in range(150)) + "]}",
+    "\ud83d" * 900,
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467" * 300,
+    "x" * 6000,
+)
+ARGUMENTS = ("{}", "{}", '{"path": "a"}', '{"path": "b"}', '{"path": ', "", "[1]", '{"p": "\ud83d"}')
+HEADS = (
+    (),
+    (message("system", "Be brief."),),
+    (message("system", "# Now: 10:00:01\nBe brief.\ud83d", cache_control=1),),
+)
+POLICIES: tuple[Callable[[Random], Policy], ...] = (
+    lambda r: TrimToolOutput(
+        max_tokens=r.randint(64, 400), head_share=r.random(), min_removed_tokens=r.choice((1, 50))
+    ),
+    lambda r: TrimToolOutput(max_tokens=r.randint(64, 200), age_turns=r.randint(1, 3)),
+    lambda r: DedupeToolOutput(min_tokens=r.randint(64, 300), superseded=r.random() < 0.7),
+    lambda r: ClearOldReasoning(keep_turns=r.randint(1, 3), min_removed_tokens=r.choice((1, 200))),
+    lambda r: DropStaleTurns(gap_seconds=60, keep_turns=r.randint(1, 3)),
+    lambda r: KeepRecentTurns(turns=r.randint(1, 3), high_water_turns=r.randint(3, 6)),
+    lambda r: KeepRecentTurns(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
+    lambda r: CapContext(limit_tokens=r.randint(50, 9000)),
+    lambda r: Pin(first_turns=r.randint(1, 2), tools=r.choice(((), ("loo*",))), roles=r.choice(((), ("assistant",)))),
+    lambda r: Pin(markers=("Go",)),
+    lambda _: Strip(),
+    lambda _: Repair(),
+)
+PRICES = (None, None, Pricing(1.0, 100.0, 1e3, 10.0, 1e12), Pricing(0.5, 1e4, 1e5, 1e4, 1e11))
+
+
+def answer(r: Random, call: str) -> Message:
+    return message("tool", r.choice(OUTPUTS), answers=call.strip(), media=int(r.random() < 0.1), name="look")
+
+
+def calls(r: Random, number: int) -> list[Message]:
+    """One message with calls and its answers, some missing, some in another order; at times one to no call."""
+    ids = [f"{r.choice(('a', ' b', 'c '))}{number}{at}" for at in range(r.randint(1, 3))]
+    asked = message(
+        "assistant", r.choice(("", "Looking.")), calls=ids, arguments=r.choice(ARGUMENTS), thinking=thought(r)
+    )
+    answered = r.sample(ids, r.choice((len(ids), len(ids), r.randint(0, len(ids)))))
+    stray = [answer(r, "nobody")] if r.random() < 0.1 else []
+    return [asked, *stray, *(answer(r, call) for call in answered)]
+
+
+def thought(r: Random) -> str:
+    return "hm " * r.choice((0, 0, 0, 40, 600))
+
+
+def turn(r: Random, number: int) -> list[Message]:
+    asked = [message("user", r.choice(("", "Go on.", "\ud83d?")), media=int(r.random() < 0.1))] * r.choice((1, 1, 1, 2))
+    reminder = [message("system", "Mind the budget.")] * (r.random() < 0.1)
+    called = [part for at in range(r.choice((0, 1, 1, 2))) for part in calls(r, 10 * number + at)]
+    closing = [message("assistant", "Done.", thinking=thought(r))] * (r.random() < 0.8)
+    return [*asked, *reminder, *called, *closing]
+
+
+def talk(r: Random, turns: int) -> Conversation:
+    parts = [part for number in range(turns) for part in turn(r, number)]
+    if r.random() < 0.1:
+        r.shuffle(parts)
+    return conversation(*r.choice(HEADS), *parts, overhead_tokens=r.choice((0, 300)))
+
+
+def some_policies(r: Random) -> list[Policy]:
+    return [r.choice(POLICIES)(r) for _ in range(r.randint(0, 6))]
+
+
+def check(seed: int) -> None:
+    """One conversation, planned whole and as it grows."""
+    r = Random(seed)
+    whole, policies = (
+        talk(r, r.choice((1, 3, 5, 5, 8, 8, 60) if seed % 100 == 0 else (1, 3, 5, 5, 8))),
+        some_policies(r),
+    )
+    idle, pricing, cold = r.choice((0.0, 100.0)), r.choice(PRICES), r.random() < 0.3
+
+    def planned(of: Conversation) -> Plan | Refuse:
+        return plan(of, policies, EMPTY, count, idle_seconds=idle, pricing=pricing, cold=cold)
+
+    done = planned(whole)
+    assert done == planned(whole)
+    if isinstance(done, Plan):
+        is_sound(whole, policies, done)
+        again = planned(apply(whole, done.edits))
+        assert isinstance(again, Plan) and again.edits == ()
+        is_remembered(whole, done)
+    grows(whole, policies, pricing, r)
+
+
+def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan) -> None:
+    assert violations(of, done.edits) == ()
+    assert apply(of, done.edits).total_tokens == done.sent_tokens
+    assert all(done.sent_tokens <= p.prompt_limit_tokens for p in policies if isinstance(p, CapContext))
+    assert (done.memory == EMPTY) == (done.edits == ())
+
+
+def is_remembered(of: Conversation, done: Plan) -> None:
+    counter = Counter()
+    again = plan(of, [], Memory.loads(done.memory.dumps()), counter, known_messages=len(of.messages))
+    assert isinstance(again, Plan)
+    assert again.edits == done.edits
+    assert counter.calls == 0
+
+
+def grows(whole: Conversation, policies: Sequence[Policy], pricing: Pricing | None, r: Random) -> None:
+    """Turn by turn: every plan is sound, and without a step what was sent stays as it was sent."""
+    memory, known = EMPTY, 0
+    steps = any(isinstance(p, KeepRecentTurns | DropStaleTurns | CapContext) for p in policies) or pricing is not None
+    repairs = any(isinstance(p, Repair) for p in policies)
+    sent: tuple[Message, ...] = ()
+    for stop in [at + 1 for at, part in enumerate(whole.messages) if part.role in ("user", "tool")]:
+        part = Conversation(whole.messages[:stop], whole.overhead_tokens)
+        done = plan(
+            part, policies, memory, count, known_messages=known, pricing=pricing, idle_seconds=r.choice((0, 99))
+        )
+        if isinstance(done, Refuse):
+            return
+        is_sound(part, policies, done)
+        view = apply(part, done.edits).messages
+        assert steps or repairs or view[: len(sent)] == sent
+        memory, known, sent = Memory.loads(done.memory.dumps()), stop, view
+
+
+def test_random_policies_over_random_conversations() -> None:
+    for seed in range(RUNS):
+        try:
+            check(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=20_000)
+    parser.add_argument("--first", type=int, default=0)
+    arguments = parser.parse_args()
+    for seed in range(arguments.first, arguments.first + arguments.runs):
+        try:
+            check(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+    print(f"{arguments.runs} conversations, none broken")
