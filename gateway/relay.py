@@ -73,12 +73,14 @@ class Relay:
         """Relay until the engine's answer ends. Raises `UpstreamFailed` if it ended before its first byte."""
         self._responder.source = exchange
         exchange.pipe(self.received)
+        broken = False
         try:
             await exchange.done
         except UpstreamFailed:
             if not self._responder.started:
                 raise
-        return self._ended()
+            broken = True
+        return self._ended(broken=broken)
 
     def received(self, data: bytes) -> None:
         """A piece of the body, in order."""
@@ -101,8 +103,10 @@ class Relay:
             self._responder.start(200, self._headers)
         self._responder.write(data)
 
-    def _ended(self) -> Verdict:
+    def _ended(self, *, broken: bool) -> Verdict:
         verdict = self._scanner.finish()
+        if broken and verdict == "complete" and not self._scanner.done:
+            verdict = "truncated"  # some engines send no [DONE], but they end their body; one that was cut is not whole
         rest = self._held
         if verdict == "complete":
             rest += self._scanner.tail
