@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -128,9 +129,11 @@ def posted(content: str) -> bytes:
     return "\r\n".join(head).encode() + body
 
 
-async def test_ctrl_c_ends_the_demo_and_all_it_started(tmp_path: Path) -> None:
+@asynccontextmanager
+async def demo(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A demo that is ready, and the base URL that it printed."""
     require_free_ports()
-    process = await program.started(tmp_path, "demo", "--speed", "100")
+    process = await program.started(folder, "demo", "--speed", "100")
     try:
         assert process.stdout is not None
         said = ""
@@ -138,26 +141,43 @@ async def test_ctrl_c_ends_the_demo_and_all_it_started(tmp_path: Path) -> None:
             line = (await process.stdout.readline()).decode()
             assert line, "it ended before it was ready"
             said += line
-        url = next(word for word in said.split() if word.startswith("http") and word.endswith("/v1"))
+        yield process, next(word for word in said.split() if word.startswith("http") and word.endswith("/v1"))
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def test_ctrl_c_ends_the_demo_and_all_it_started(tmp_path: Path) -> None:
+    async with demo(tmp_path) as (process, url):
         body = {"model": "demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 4}
         async with httpx.AsyncClient(verify=False, trust_env=False, timeout=30) as http:
-            answer = await http.post(
-                f"{url}/chat/completions", json=body, headers={"authorization": f"Bearer {DEMO_KEY}"}
-            )
-        assert answer.status_code == 200
+            key = {"authorization": f"Bearer {DEMO_KEY}"}
+            assert (await http.post(f"{url}/chat/completions", json=body, headers=key)).status_code == 200
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
         assert (process.returncode, err) == (0, b"")
         assert not program.processes_about(tmp_path)
         require_free_ports()
-    finally:
-        if process.returncode is None:
-            os.kill(process.pid, signal.SIGKILL)
-            await process.communicate()
+
+
+async def test_a_demo_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+    async with demo(tmp_path) as (process, _):
+        process.kill()
+        await process.communicate()
+        await gone(tmp_path)
+        while taken_port() is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 def require_free_ports() -> None:
     """The demo's engines have fixed ports; where one is taken there is nothing to see."""
+    if (name := taken_port()) is not None:
+        pytest.skip(f"the port of {name} is taken on this machine")
+
+
+def taken_port() -> str | None:
+    """The first of the demo's engines whose port somebody has."""
     for pool in load(CONFIG_FILE).pools.values():
         for replica in pool.replicas:
             with socket.socket() as probe:
@@ -165,4 +185,5 @@ def require_free_ports() -> None:
                 try:
                     probe.bind(("127.0.0.1", urlsplit(replica.url).port or 0))
                 except OSError:
-                    pytest.skip(f"the port of {replica.name} is taken on this machine")
+                    return replica.name
+    return None
