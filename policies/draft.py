@@ -160,7 +160,7 @@ class Draft:
 
     def stepped(self, start: int = 0) -> "Draft":
         """With a step taken: all that is due from `start` on is done."""
-        draft = replace(self, dues=(), open=True)
+        draft = replace(self, dues=(), open=self.open or not start)
         for due in self.dues:
             draft = due.make(draft, start)
         return draft

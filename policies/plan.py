@@ -25,6 +25,9 @@ from policies.standing import Standing, dumps, framed, loads
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
 
+ROUNDS = 4
+"""How often policies speak in a step, at most; the second time they mostly have nothing to add."""
+
 __all__ = ["Plan", "Pricing", "Refuse", "may_act", "plan"]
 
 
@@ -133,11 +136,13 @@ def _draft(
     standing, remembered = _standing(policies, in_force)
     draft = replayed(framed(conversation, standing), in_force, state.known, state.cold)
     limit = _limit(policies)
-    spoken = _spoken(draft, policies, limit, state)
-    if spoken.cut > draft.cut:
-        # Those who spoke before the window moved have more to say: what was dropped had copies, what was due is free.
-        spoken = _spoken(spoken, policies, limit, state)
-    return _settled(spoken, limit, state.pricing), remembered
+    for _ in range(ROUNDS):
+        spoken = _spoken(replace(draft, dues=()), policies, limit, state)
+        before, draft = draft, _settled(spoken, limit, state.pricing)
+        # After a step those who spoke first may have more to say: what went had copies, what was due is free.
+        if draft == before or (draft is spoken and not draft.open):
+            break
+    return draft, remembered
 
 
 def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: _State) -> Draft:

@@ -38,8 +38,8 @@ def is_bound(conversation: Conversation, turn: range) -> bool:
     """Whether a turn is held together by its reasoning: that of its closing answer and of messages before."""
     messages = conversation.messages
     thinking = [at for at in turn if messages[at].reasoning]
-    spoken = [at for at in turn if messages[at].role not in INSTRUCTIONS]
-    return len(thinking) > 1 and thinking[-1] == spoken[-1]
+    last = max(at for at in turn if messages[at].role not in INSTRUCTIONS)
+    return len(thinking) > 1 and thinking[-1] == last and not messages[last].calls
 
 
 def cuts(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
