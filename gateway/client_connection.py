@@ -47,6 +47,7 @@ class Front(Protocol):
     clock: Clock
     limits: Limits
     draining: bool
+    date: bytes
     connections: "set[ClientConnection]"
 
 
@@ -179,6 +180,10 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     # what a responder asks of us
+
+    @property
+    def date(self) -> bytes:
+        return self._server.date
 
     def send(self, data: bytes) -> None:
         if self._transport is not None:

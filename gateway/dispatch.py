@@ -34,16 +34,16 @@ class Dispatch:
     async def run(self, job: Job, responder: Responder, delivery: Delivery) -> None:
         """Answer the client from an engine. Raises the fault of the last attempt when nothing was sent yet."""
         tried: frozenset[str] = frozenset()
-        fault: errors.Fault = errors.NoReplica("No engine serves this model now.")
+        fault: errors.Fault | None = None
         deadline = self._clock() + self._routing.queue_timeout_seconds
         for _ in range(self._routing.attempts):
             found = await self._lease(job, tried, deadline)
             if isinstance(found, NoReplica):
-                raise fault if tried else no_replica(found)
+                raise fault or no_replica(found)
             pool, lease = found
-            if not self._affordable(pool, retry=bool(tried)):
+            if not self._affordable(pool, retry=fault is not None):
                 lease.release("neutral")
-                raise fault
+                break
             delivery.pool, delivery.replica = pool.name, lease.replica.name
             try:
                 return await Attempt(job, pool, lease, responder, delivery, self._metrics, self._clock).run()
@@ -52,7 +52,7 @@ class Dispatch:
                     raise
                 fault, tried = failed, tried | {lease.replica.name}
                 await asyncio.sleep(random.random() * JITTER_SECONDS)
-        raise fault
+        raise fault or no_replica(NoReplica("unhealthy"))
 
     def _affordable(self, pool: ServedPool, *, retry: bool) -> bool:
         """A first attempt always; a retry as far as the pool's budget goes."""

@@ -18,6 +18,11 @@ STATUS_LINES[529] = b"HTTP/1.1 529 Overloaded\r\n"
 class Line(Protocol):
     """What an answer asks of its connection."""
 
+    @property
+    def date(self) -> bytes:
+        """The `date` header line of this moment (RFC 9110, 6.6.1)."""
+        ...
+
     def send(self, data: bytes) -> None: ...
     def answered(self, *, keep: bool) -> None: ...
     def cut(self) -> None: ...
@@ -118,7 +123,7 @@ class Responder:
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
         close = b"" if self._keep else b"connection: close\r\n"
         line = STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status  # engines may use any number
-        return b"".join((line, lines, framing, close, b"\r\n"))
+        return b"".join((line, self._line.date, lines, framing, close, b"\r\n"))
 
     def _end(self) -> None:
         self.finished = True

@@ -5,6 +5,7 @@ Rule: a server that drains accepts no more and lets what runs end.
 
 import asyncio
 import ssl
+from email.utils import formatdate
 
 from gateway.client_connection import ClientConnection, Handle, Limits, Refuse
 from gateway.clock import Clock
@@ -22,6 +23,7 @@ class Server:
         self.limits = limits
         self.connections: set[ClientConnection] = set()
         self.draining = False
+        self.date = date_line()
         self.port = 0
         self._listener: asyncio.Server | None = None
 
@@ -40,6 +42,7 @@ class Server:
     def sweep(self) -> None:
         """Called about twice a second."""
         now = self.clock()
+        self.date = date_line()
         for connection in [late for late in self.connections if late.deadline < now]:
             connection.timed_out()
         oldest = now - self.limits.unread_seconds
@@ -58,3 +61,8 @@ class Server:
     def close(self) -> None:
         for connection in list(self.connections):
             connection.cut()
+
+
+def date_line() -> bytes:
+    """The `date` header line of now; renewed with every sweep, which is as exact as its whole seconds."""
+    return b"date: %b\r\n" % formatdate(usegmt=True).encode("ascii")

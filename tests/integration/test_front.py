@@ -1,7 +1,9 @@
 """The front over real sockets: what is refused, what is answered, in which order, and when a connection ends."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -70,6 +72,12 @@ async def test_a_request_is_answered_and_the_connection_closed_when_asked(ask: A
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"connection: close" in answer
     assert answer.endswith(b"\r\n\r\nPOST / 3")
+
+
+async def test_an_answer_has_a_date(ask: Ask) -> None:
+    answer = await ask(post(b"", "Content-Length: 0", CLOSE))
+    line = next(line for line in answer.split(b"\r\n") if line.startswith(b"date: "))
+    assert abs(time.time() - parsedate_to_datetime(line[6:].decode()).timestamp()) < 60
 
 
 async def test_chunked_bodies_are_read(ask: Ask) -> None:

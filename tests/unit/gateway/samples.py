@@ -43,6 +43,8 @@ def call(body: bytes) -> Call:
 class Recorder:
     """A connection that keeps what was written to it."""
 
+    date = b""
+
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.kept: bool | None = None
