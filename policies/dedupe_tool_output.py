@@ -53,15 +53,15 @@ class DedupeToolOutput(BaseModel):
         message = draft.messages[at]
         if message.role != "tool" or message.media or message.tokens < self.min_tokens:
             return False
-        return self.tools.cover(message.name or "") and draft.keeps(at)
+        return draft.keeps(at) and self.tools.cover(message.name or "")
 
     def _repeats(self, draft: Draft) -> Iterator[tuple[int, int]]:
-        """Outputs that an earlier one equals, and which."""
-        first: dict[tuple[str, str], int] = {}
+        """Outputs that an earlier one equals, and which; of those cut for their age, what is left must be the same."""
+        first: dict[tuple[str, str, str], int] = {}
         for at, message in enumerate(draft.messages):
-            if not self._covers(draft, at) or _says_less(draft, at):
+            if not self._covers(draft, at) or _is_pointer(draft, at):
                 continue
-            head = first.setdefault((message.name or "", message.text), at)
+            head = first.setdefault((message.name or "", message.text, _left_by_age(draft, at)), at)
             if head != at and at not in draft.frame.untouched:
                 yield at, head
 
@@ -71,7 +71,9 @@ class DedupeToolOutput(BaseModel):
         for at, head in repeats.items():
             if at in draft.heads or _is_pointer(draft, at) or not (draft.keeps(at) and draft.keeps(head)):
                 continue
-            if not _says_less(draft, head) and (pointer := _pointer(draft, at, "same", count)) is not None:
+            if _is_pointer(draft, head) or _left_by_age(draft, head) != _left_by_age(draft, at):
+                continue
+            if (pointer := _pointer(draft, at, "same", count)) is not None:
                 found[at] = Copy(head, pointer)
         return draft.with_copies(found)
 
@@ -110,10 +112,10 @@ def _is_pointer(draft: Draft, at: int) -> bool:
     return done is not None and done.trim.form in ("same", "superseded")
 
 
-def _says_less(draft: Draft, at: int) -> bool:
-    """Whether a copy of `at` would say more than what is sent of it."""
+def _left_by_age(draft: Draft, at: int) -> str:
+    """What is sent of an output that was cut for its age: a fresh copy says more, and does not point to it."""
     done = draft.text_of(at)
-    return done is not None and (done.trim.late or _is_pointer(draft, at))
+    return done.text if done is not None and done.trim.late else ""
 
 
 def _pointer(draft: Draft, at: int, form: Form, count: Count) -> Trimmed | None:

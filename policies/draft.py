@@ -48,7 +48,7 @@ class Draft:
     cleared: int = 0
     dues: tuple[Due, ...] = ()
 
-    @property
+    @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The original's."""
         return self.frame.conversation.messages
@@ -109,8 +109,12 @@ class Draft:
 
     @cached_property
     def total_tokens(self) -> int:
-        """Tokens of the prompt as it is sent."""
-        return self.frame.conversation.overhead_tokens + self.tokens_between(0, len(self.messages))
+        """Tokens of the prompt as it is sent; only what is edited is looked at."""
+        mends = self.frame.mends
+        gone = mends.orphans.union(at for at in range(self.cut) if at not in self.frame.pinned)
+        edited = self.cleared_messages.union(self.trimmed, self.copies, mends.texts, mends.calls) - gone
+        total = self.frame.conversation.total_tokens - sum(self.messages[at].tokens for at in gone)
+        return total - sum(self.messages[at].tokens - self.tokens(at) for at in edited)
 
     def tokens_between(self, start: int, stop: int) -> int:
         """Tokens of the messages that are sent of a range."""

@@ -26,6 +26,13 @@ class Step(NamedTuple):
     characters: int
 
 
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_decoded = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_not_json).decode
+"""Made once: to make a decoder takes longer than to read a short text."""
+
 _ITEMS = (512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
 LADDER = (Step(1 << 62, 1 << 62), *(Step(items, 64 * items) for items in _ITEMS), Step(2, 40), Step(1, 24))
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
@@ -37,7 +44,7 @@ DEPTH = 32
 def parse(text: str) -> Json:
     """The value of `text`; `ValueError` where it is not JSON (NaN and Infinity are not) or nested beyond all reason."""
     try:
-        value: Json = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=_not_json)
+        value: Json = _decoded(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     return value
@@ -98,7 +105,3 @@ def _shortened(value: str, characters: int) -> str:
         return value
     start, stop = boundary(value, 2 * characters // 3), boundary(value, len(value) - characters // 3)
     return f"{value[:start]}[kvgate: {stop - start} characters left out, not recoverable]{value[stop:]}"
-
-
-def _not_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")

@@ -39,7 +39,8 @@ class Pin(BaseModel):
     def untouched(self, conversation: Conversation) -> frozenset[int]:
         """The messages that are pinned."""
         first = conversation.turns()[: self.first_turns]
-        named = (at for at, message in enumerate(conversation.messages) if self._names(message))
+        names = bool(self.roles or self.tools or self.markers)
+        named = (at for at, message in enumerate(conversation.messages) if names and self._names(message))
         return frozenset(named).union(*first)
 
     def _names(self, message: Message) -> bool:

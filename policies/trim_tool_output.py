@@ -84,9 +84,9 @@ class TrimToolOutput(BaseModel):
     def _is_long(self, draft: Draft, at: int) -> bool:
         message = draft.messages[at]
         # An image's place between texts could not be kept by one text, so such outputs stay whole.
-        if message.role != "tool" or message.media or not self.tools.cover(message.name or ""):
+        if message.role != "tool" or message.media or draft.output_tokens(at) <= self.max_tokens:
             return False
-        return draft.keeps(at) and at not in draft.frame.untouched and draft.output_tokens(at) > self.max_tokens
+        return draft.keeps(at) and at not in draft.frame.untouched and self.tools.cover(message.name or "")
 
     def _trims(self, draft: Draft, long: Sequence[int], count: Count) -> Mapping[int, Trimmed]:
         trims = ((at, self._trimmed(draft.messages[at], count)) for at in long if self._is_long(draft, at))
