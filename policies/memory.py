@@ -80,7 +80,7 @@ class Memory:
             memory = msgspec.json.decode(data, type=Memory)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return EMPTY
-        return memory if memory.version == VERSION else EMPTY
+        return memory if memory.version == VERSION and memory != EMPTY else EMPTY
 
 
 EMPTY = Memory()

@@ -93,7 +93,8 @@ def plan(
             shadow=tuple(edit for edit in what_if.edits() if edit not in sent),
             shadow_refusal=_refusal(policies, what_if.total_tokens),
         )
-    return replace(done, memory=memory) if done.memory == memory else done
+    same = next((known for known in (memory, EMPTY) if known == done.memory), done.memory)
+    return replace(done, memory=same)
 
 
 def may_act(

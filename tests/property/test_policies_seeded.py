@@ -124,7 +124,7 @@ def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan) -> None:
     assert violations(of, done.edits) == ()
     assert apply(of, done.edits).total_tokens == done.sent_tokens
     assert all(done.sent_tokens <= p.prompt_limit_tokens for p in policies if isinstance(p, CapContext))
-    assert (done.memory == EMPTY) == (done.edits == ())
+    assert (done.memory is EMPTY) == (done.edits == ())
 
 
 def may_move_further(policies: Sequence[Policy], done: Plan) -> bool:
