@@ -129,7 +129,7 @@ def test_routing_and_unknown_sections() -> None:
             "tiers.standard.policies[0]",
             "did you mean 'trim_tool_output'?",
         ),
-        ("tiers/standard/policies/0/kind", "zzz", "tiers.standard.policies[0]", "known here: cap_context, keep_"),
+        ("tiers/standard/policies/0/kind", "zzz", "tiers.standard.policies[0]", "known here: cap_context, clear_"),
         ("tiers/standard/policies/0", {}, "tiers.standard.policies[0]", "it needs a kind"),
         ("tiers/standard/policies/0/max_tokenz", 1, "tiers.standard.policies[0].max_tokenz", "mean 'max_tokens'?"),
         ("tiers/standard/policies/0/max_tokens", 1, "tiers.standard.policies[0].max_tokens", "equal to 64, not 1"),
@@ -186,7 +186,7 @@ def test_a_secret_is_never_repeated(place: str, value: object) -> None:
 def test_the_schema_describes_the_file() -> None:
     described = schema()
     assert json.loads(json.dumps(described)) == described
-    assert set(described["properties"]) == {"models", "pools", "routing", "tiers", "tenants"}
+    assert set(described["properties"]) == {"models", "pools", "routing", "tiers", "organisations", "tenants"}
     assert {"ttl", "absolute_ttl"} <= set(described["$defs"]["Session"]["properties"])
 
 
