@@ -38,7 +38,8 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Call] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = float("inf")  # kept here: what uvloop gives for a moment very near cannot be asked
         self._misses = 0  # timeouts since a reply last came in time, one at most per length of a timeout
         self._missed_at = float("-inf")
 
@@ -56,7 +57,7 @@ class Connection(asyncio.Protocol):
         self._out.append(hiredis.pack_command(cast("tuple[Any]", call.command)))
         self._waiting.append(call)
         self._counters.calls += 1
-        if self._timer is None or call.deadline < self._timer.when():
+        if call.deadline < self._timer_at:
             self._set_timer(call.deadline)
 
     def abort(self) -> None:
@@ -113,6 +114,7 @@ class Connection(asyncio.Protocol):
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_at = when
         self._timer = self._loop.call_at(when, self._look_again)
 
     def _look_again(self) -> None:
@@ -120,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(0.001, self._expire)
 
     def _expire(self) -> None:
-        self._timer = None
+        self._timer, self._timer_at = None, float("inf")
         now = self._loop.time()
         late = [call for call in self._waiting if call.deadline <= now and not call.future.done()]
         for call in late:
