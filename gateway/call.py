@@ -34,8 +34,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
     their raw JSON values. `content_bytes` bounds the prompt's tokens from above: a token is at least one byte.
-    `overhead` is text outside the messages, `overhead_tokens` what came as token ids; of several `prompts`, each run on
-    its own, those of the longest.
+    `largest_output_bytes` is the largest message that may be a tool's output. `overhead` is text outside the messages,
+    `overhead_tokens` what came as token ids; of several `prompts`, each run on its own, those of the longest.
     """
 
     dialect: "Dialect"
@@ -45,7 +45,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     wants_usage: bool = False
     messages: tuple[bytes, ...] = ()
     content_bytes: int = 0
-    largest_bytes: int = 0
+    largest_output_bytes: int = 0
     overhead: bytes = b""
     overhead_tokens: int = 0
     max_tokens: int | None = None

@@ -57,8 +57,8 @@ class Context:
 
     async def plan(self, call: Call, service: Service, known: Known) -> Planned:
         """The edits for a call. Raises `ContextTooLong`."""
-        prompt_bytes = call.content_bytes if call.prompts == 1 else call.largest_bytes
-        if known.memory is EMPTY and service.quiet(prompt_bytes, call.largest_bytes, len(call.messages)):
+        prompt_bytes = call.content_bytes if call.prompts == 1 else call.largest_output_bytes
+        if known.memory is EMPTY and service.quiet(prompt_bytes, call.largest_output_bytes, len(call.messages)):
             return estimated(call)
         scale = self._ratio(service.model.name)
         conversation = await service.counter.conversation(call, known.digests, scale)

@@ -69,7 +69,7 @@ class OpenAIChat(OpenAIDialect):
             wants_usage=wants_usage(chat),
             messages=messages,
             content_bytes=sum(sizes) + len(overhead),
-            largest_bytes=max(sizes),
+            largest_output_bytes=largest_output(body, messages, sizes),
             overhead=overhead,
             max_tokens=limit_of(chat),
             choices=choices_of(chat),
@@ -89,6 +89,15 @@ class OpenAIChat(OpenAIDialect):
             return call.body
         messages = b"[" + b",".join(rendered(call.messages, edits)) + b"]"
         return edited(call.body, {"messages": messages}, {"messages": b""})
+
+
+def largest_output(body: bytes, messages: Sequence[bytes], sizes: Sequence[int]) -> int:
+    """The size of the largest message that may be a tool's output; 0 if none can be."""
+    if b"\\u00" in body:
+        return max(sizes)  # a role may be spelled in escapes
+    if b'"tool"' not in body:
+        return 0
+    return max((size for message, size in zip(messages, sizes, strict=True) if b'"tool"' in message), default=0)
 
 
 def countable_bytes(message: bytes) -> int:

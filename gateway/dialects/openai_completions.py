@@ -49,7 +49,6 @@ class OpenAICompletions(OpenAIDialect):
             stream=bool(completion.stream),
             wants_usage=wants_usage(completion),
             content_bytes=len(prompt),
-            largest_bytes=len(longest),
             prompts=len(prompts),
             overhead=text,
             overhead_tokens=ids,

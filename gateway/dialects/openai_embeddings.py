@@ -36,7 +36,6 @@ class OpenAIEmbeddings(OpenAIDialect):
             body=body,
             model=embedding.model,
             content_bytes=len(field),
-            largest_bytes=len(longest),
             prompts=len(prompts),
             overhead=text,
             overhead_tokens=ids,

@@ -191,7 +191,7 @@ def test_c29_an_image_costs_what_images_cost_and_stays() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 3_000_000}}
     call = OpenAIChat().parse(body_of({"role": "user", "content": [image]}))
     assert call.content_bytes < 2 * MEDIA_BYTES
-    assert not may_act([CapContext(limit_tokens=16_000)], call.content_bytes, call.largest_bytes, 1)
+    assert not may_act([CapContext(limit_tokens=16_000)], call.content_bytes, call.largest_output_bytes, 1)
     talk = conversation(*parallel(0), user("And this?", media=1))
     assert sent(talk, EVERY).messages[-1].media == 1
 

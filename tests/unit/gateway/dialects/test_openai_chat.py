@@ -58,7 +58,9 @@ def test_bytes_bound_tokens_from_above(message: dict[str, object]) -> None:
     call = parse(message)
     (neutral,) = CHAT.messages(call, digests.of_messages(call.messages))
     tokens = COUNT(CHAT.countable(neutral)) + neutral.media * MEDIA_TOKENS + MESSAGE_OVERHEAD_TOKENS
-    assert tokens <= call.largest_bytes + TEMPLATE_TOKENS
+    assert tokens <= call.content_bytes + TEMPLATE_TOKENS
+    if message["role"] == "tool":
+        assert tokens <= call.largest_output_bytes + TEMPLATE_TOKENS
 
 
 @pytest.mark.parametrize("message", [said(TEXT, PICTURE), said(SOUND), MESSAGES["anthropic"]])
@@ -72,8 +74,20 @@ def test_sizes_are_those_of_all_messages_and_the_tools() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     call = parse({"role": "user", "content": "a"}, {"role": "user", "content": "bbb"}, tools=tools)
     assert call.overhead == json.dumps(tools).encode()
-    assert call.largest_bytes == len(call.messages[1])
     assert call.content_bytes == sum(map(len, call.messages)) + len(call.overhead)
+
+
+def test_the_largest_output_is_that_of_a_tool() -> None:
+    long, output = {"role": "user", "content": "x" * 999}, {"role": "tool", "tool_call_id": "a", "content": "y" * 99}
+    assert parse(long).largest_output_bytes == 0
+    call = parse(long, output, {"role": "tool", "content": "z"})
+    assert call.largest_output_bytes == len(call.messages[1])
+
+
+def test_a_role_spelled_in_escapes_is_no_way_around() -> None:
+    body = b'{"model":"demo","messages":[{"role":"\\u0074ool","content":"' + b"x" * 99 + b'"}]}'
+    call = CHAT.parse(body)
+    assert call.largest_output_bytes == len(call.messages[0])
 
 
 def test_what_a_model_reads_of_a_message() -> None:
