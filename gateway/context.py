@@ -88,7 +88,8 @@ class Context:
         for mode, edits in (("enforce", found.edits), ("shadow", found.shadow)):
             for edit in edits:
                 self._metrics.edits.add(1, edit.policy, mode)
-                self._metrics.removed.add(edit.removed_tokens, edit.policy, mode)
+                # What a repair adds is no negative removal: a counter never goes down.
+                self._metrics.removed.add(max(0, edit.removed_tokens), edit.policy, mode)
         if found.edits:
             for violation in violations(conversation, found.edits):
                 self._metrics.violations.add(1, violation.rule)
