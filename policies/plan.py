@@ -107,9 +107,9 @@ def may_act(
 ) -> bool:
     """Whether `plan` could do anything, told from sizes alone; False is certain for a session without edits in force.
 
-    Bytes are those of the body and of its largest message as received, where an image counts as no less than its
-    tokens: a token is at least a byte, and a template adds at most `TEMPLATE_TOKENS` to a message. What `strip` and
-    `repair` look for has no size, so with them every conversation is looked at.
+    Bytes are those of the body and of its largest message that may be a tool's output, as received, where an image
+    counts as no less than its tokens: a token is at least a byte, and a template adds at most `TEMPLATE_TOKENS` to a
+    message. What `strip` and `repair` look for has no size, so with them every conversation is looked at.
     """
     total, largest = total_bytes + messages * TEMPLATE_TOKENS, largest_message_bytes + TEMPLATE_TOKENS
     limit = _limit(policies)
