@@ -29,4 +29,7 @@ class Routing(Section):
     first_token_timeout_seconds: Wait = Field(default=600.0, alias="first_token_timeout")
     idle_timeout_seconds: Wait = Field(default=120.0, alias="idle_timeout")
     queue_timeout_seconds: Wait = Field(default=30.0, alias="queue_timeout")
+    unread_timeout_seconds: Wait = Field(
+        default=60.0, alias="unread_timeout", description="How long a client may leave its stream unread."
+    )
     probe_interval_seconds: Wait = Field(default=2.0, alias="probe_interval")

@@ -146,7 +146,8 @@ def front(gateway: Gateway, settings: Settings) -> Server:
     books = Books(gateway.store, gateway.metrics, forecast)
     pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
-    limits = Limits(body_bytes=settings.body_limit_bytes)
+    unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds
+    limits = Limits(body_bytes=settings.body_limit_bytes, unread_seconds=unread_seconds)
     return Server(routes.handle, routes.refuse, gateway.requests, monotonic, limits)
 
 

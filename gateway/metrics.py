@@ -151,6 +151,7 @@ class Metrics(Collector):
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit")
         self.unwritten = Counts("kvgate_store_unwritten", "Calls whose settlement and session were not written.")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
+        self.refused = Counts("kvgate_refused", "Requests answered with an error of the gateway's own.", "code")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
         self.reloads = Counts("kvgate_config_reloads", "Changes of the configuration, done or refused.", "result")
         self.faults = Counts("kvgate_task_failures", "Background tasks that failed.", "task")

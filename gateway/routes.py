@@ -117,6 +117,7 @@ class Routes:
             responder.cut()  # what can still be said in a stream has been said where it broke
             return
         reply = errors.answer(fault)
+        self._metrics.refused.add(1, reply.code or "invalid_request")
         log(logging.INFO, "refused", status=reply.status, code=reply.code, request_id=request_id)
         headers = [JSON, (b"x-request-id", request_id.encode()), *reply.headers]
         responder.reply(reply.status, headers, dialect.error(reply))

@@ -1,6 +1,7 @@
 """A client that reads slowly or not at all: the engine is held back, nothing piles up in the gateway."""
 
 import asyncio
+from typing import Any
 
 from gateway.embedded import EmbeddedServer
 from tests.house import gateway, until
@@ -57,3 +58,20 @@ async def test_a_client_that_never_reads_and_leaves_frees_the_engine(valkey: Emb
         await house.nothing_left()
         await until(lambda: not up.connections)
         assert await house.metric("kvgate_requests_total", outcome="client_gone") == 1
+
+
+def impatient(data: dict[str, Any]) -> None:
+    data["routing"]["unread_timeout"] = "200ms"
+
+
+async def test_a_client_that_never_reads_is_cut_and_counted_as_slow(valkey: EmbeddedServer) -> None:
+    async with (
+        upstream(floods([0], asyncio.Event())) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, impatient) as house,
+    ):
+        _, writer = await house.send(stream=True)
+        await until(lambda: bool(up.peers))
+        await up.peers[0].gone.wait()
+        await house.nothing_left()
+        assert await house.metric("kvgate_requests_total", outcome="client_slow") == 1
+        writer.transport.abort()
