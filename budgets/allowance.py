@@ -8,8 +8,9 @@ import uuid
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from budgets.grant import Amounts, Denied, Grant, Scope, denial
+from budgets.grant import Amounts, Denied, Grant, denial
 from budgets.limit import Limit
+from budgets.scope import Scope, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,9 @@ class _Bucket:
 
 
 class LocalAllowance:
-    """Token buckets in memory: `share` of each limit, for at most `tenants` tenants (the longest unused is forgotten).
+    """Token buckets in memory: `share` of each limit, for at most `tenants` trees (the longest unused is forgotten).
+
+    A quota is a bucket that refills as evenly as its windows follow one another; calls at once are not counted.
 
     All workers together grant at most workers x share of a limit in its period, and as much at once as
     workers x share of a full bucket, or one call each if a call is larger than that.
@@ -36,38 +39,44 @@ class LocalAllowance:
 
     def decide(self, scope: Scope, amounts: Amounts, now_seconds: float, wall_seconds: float) -> Grant | Denied:
         """Grant or deny without the store. `now_seconds` is monotonic, `wall_seconds` counts from 1970."""
-        enforced = [limit for limit in scope.limits if limit.mode == "enforce"]
-        for limit in enforced:
-            if limit.on_store_error == "closed":
-                closed = denial(scope.tenant, limit, amounts, 0, 1.0, wall_seconds)
+        standing = scope.standing(wall_seconds)
+        enforced = [terms for terms in standing.terms if terms.limit.mode == "enforce"]
+        for terms in enforced:
+            if terms.limit.on_store_error == "closed":
+                closed = denial(scope.tenant, terms, amounts, 0, 1.0, wall_seconds)
                 return replace(closed, local=True, store_down=True)
-        limits = [limit for limit in enforced if limit.on_store_error == "local"]
-        used = self._used(scope.tenant, limits, now_seconds)
-        waits = [self._wait_seconds(limit, amounts, use) for limit, use in zip(limits, used, strict=True)]
-        longest = max(range(len(limits)), key=waits.__getitem__, default=None)
+        local = [terms for terms in enforced if terms.limit.on_store_error == "local" and terms.limit.kind != "slots"]
+        used = self._used(scope.space, local, now_seconds)
+        waits = [self._wait_seconds(terms.limit, amounts, use) for terms, use in zip(local, used, strict=True)]
+        longest = max(range(len(local)), key=waits.__getitem__, default=None)
         if longest is not None and waits[longest] > 0:
-            limit, use = limits[longest], used[longest]
-            resets_at = wall_seconds + use / (limit.per_second * self._share)
-            refused = denial(scope.tenant, limit, amounts, use, waits[longest], resets_at)
-            return replace(refused, limit=int(limit.capacity * self._share), local=True)
-        self._take(scope.tenant, limits, used, amounts, now_seconds)
-        return Grant(uuid.uuid4().hex, scope, amounts, local=True)
+            terms, use = local[longest], used[longest]
+            resets_at = wall_seconds + use / (terms.limit.per_second * self._share)
+            refused = denial(scope.tenant, terms, amounts, use, waits[longest], resets_at)
+            return replace(refused, limit=int(terms.limit.capacity * self._share), local=True, kind="rate")
+        self._take(scope.space, local, used, amounts, now_seconds)
+        return Grant(uuid.uuid4().hex, scope, amounts, local=True, standing=standing, at_seconds=wall_seconds)
 
-    def _used(self, tenant: str, limits: list[Limit], now_seconds: float) -> list[float]:
-        buckets = self._buckets.get(tenant, {})
+    def _used(self, tree: str, local: list[Terms], now_seconds: float) -> list[float]:
+        buckets = self._buckets.get(tree, {})
         return [
-            bucket.leaked(limit, self._share, now_seconds) if (bucket := buckets.get(limit.label)) else 0.0
-            for limit in limits
+            bucket.leaked(terms.limit, self._share, now_seconds) if (bucket := buckets.get(_name(terms))) else 0.0
+            for terms in local
         ]
 
     def _wait_seconds(self, limit: Limit, amounts: Amounts, used: float) -> float:
         room = max(0.0, limit.capacity * self._share - max(1, amounts.get(limit.dimension, 0)))
         return max(0.0, used - room) / (limit.per_second * self._share)
 
-    def _take(self, tenant: str, limits: list[Limit], used: list[float], amounts: Amounts, now_seconds: float) -> None:
-        buckets = self._buckets.setdefault(tenant, {})
-        self._buckets.move_to_end(tenant)
-        for limit, use in zip(limits, used, strict=True):
-            buckets[limit.label] = _Bucket(use + amounts.get(limit.dimension, 0), now_seconds)
+    def _take(self, tree: str, local: list[Terms], used: list[float], amounts: Amounts, now_seconds: float) -> None:
+        buckets = self._buckets.setdefault(tree, {})
+        self._buckets.move_to_end(tree)
+        for terms, use in zip(local, used, strict=True):
+            buckets[_name(terms)] = _Bucket(use + amounts.get(terms.dimension, 0), now_seconds)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
+
+
+def _name(terms: Terms) -> str:
+    """The bucket's, whatever window is open."""
+    return f"{terms.owner.prefix}{terms.limit.label}"

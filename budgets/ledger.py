@@ -1,4 +1,4 @@
-"""The ledger: budget is reserved before a call and settled after it, on all of a tenant's limits at once or on none.
+"""The ledger: budget is reserved before a call and settled after it, on all limits that bound it at once or on none.
 
 Rule: what is admitted is decided in one atomic script by the server's clock, in whole micro-units. A reservation
 carries a lease, so a worker that dies gives back what its calls did not use; settling twice charges once; what was
@@ -6,18 +6,21 @@ used is charged even if it exceeds the budget (debt), because it has been used.
 """
 
 import secrets
+from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
-from budgets.grant import MICRO, Amounts, Balance, Denied, Grant, Scope, Terms, denial, drain_seconds, scale_of
+from budgets.grant import Amounts, Balance, Denied, Grant, Misdated, denial
 from budgets.limit import Dimension
-from budgets.script import Argument, RunScript, Script, Step
+from budgets.scope import MICRO, Scope, Standing, Terms
+from budgets.script import RunScript, Script, Step
 
 __all__ = [
     "Amounts",
     "Balance",
     "Denied",
     "Grant",
+    "Misdated",
     "Scope",
     "reserve",
     "reserving",
@@ -26,24 +29,32 @@ __all__ = [
     "unlimited",
 ]
 
-_RESERVE = Script.load("budgets", "reserve")
-_SETTLE = Script.load("budgets", "settle")
-_GRACE_US = 3600 * MICRO
+_RESERVE = Script.load("budgets", "reserve", "buckets")
+_SETTLE = Script.load("budgets", "settle", "buckets")
+_GRACE_US: Final = 3600 * MICRO
+_NEVER_US: Final = 10**18
+"""What the script says of a call that would never pass."""
+_MISDATED: Final = -1
 
 
-def reserving(scope: Scope, amounts: Amounts) -> tuple[str, Step[Grant | Denied]]:
+def reserving(
+    scope: Scope, amounts: Amounts, now_seconds: float = 0.0, most: Amounts | None = None
+) -> tuple[Grant, Step[Grant | Denied | Misdated]]:
     """Take `amounts` from every limit of the scope, of which there is at least one, or nothing.
 
-    With the lease that it will be known by, for a caller who never hears the answer.
+    Strict limits are asked for `most`, the most that the call can use. `now_seconds` (since 1970) chooses the windows
+    of quotas; if the server's clock disagrees, the answer is `Misdated`. With the grant as it would be, for a caller
+    who never hears the answer.
     """
+    standing = scope.standing(now_seconds)
     lease = secrets.token_hex(12)
-    args: list[Argument] = ["", int(scope.lease_seconds * MICRO), _GRACE_US]
-    for terms in scope.terms:
-        taken, kept = _taken(terms, amounts)
-        lease += f";{terms.bucket} {taken} {kept}"
-        args += (terms.bucket, terms.capacity, terms.refill, terms.period_us, taken, terms.refuses)
-    args[0] = lease
-    return lease, Step(_RESERVE, scope.keys, args, partial(_reserved, lease, scope, amounts))
+    for terms in standing.terms:
+        if terms.entry:
+            taken, kept = _taken(terms, amounts, most)
+            lease += f"{terms.entry} {taken} {kept}"
+    asked = Grant(lease, scope, amounts, standing=standing, at_seconds=now_seconds)
+    args = (lease, int(scope.lease_seconds * MICRO), _GRACE_US, standing.lines)
+    return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked, standing))
 
 
 def settling(grant: Grant, amounts: Amounts) -> Step[bool]:
@@ -51,12 +62,10 @@ def settling(grant: Grant, amounts: Amounts) -> Step[bool]:
 
     A local grant was never reserved in the store: its use is charged now.
     """
-    args: list[Argument] = [grant.lease, int(grant.local)]
-    for terms in grant.scope.terms:
-        taken, kept = _taken(terms, grant.amounts)
-        used = amounts.get(terms.dimension, 0) * terms.scale
-        args += (terms.bucket, terms.refill, terms.period_us, taken, kept, used)
-    return Step(_SETTLE, grant.scope.keys, args, _settled)
+    standing = grant.stands
+    used = [str(amounts.get(terms.dimension, 0) * terms.scale) for terms in standing.terms if terms.entry]
+    args = (grant.lease, int(grant.local), _GRACE_US, standing.lines, " ".join(used))
+    return Step(_SETTLE, standing.keys, args, _settled)
 
 
 def unlimited(scope: Scope, amounts: Amounts) -> Grant:
@@ -64,15 +73,20 @@ def unlimited(scope: Scope, amounts: Amounts) -> Grant:
     return Grant(secrets.token_hex(12), scope, amounts)
 
 
-async def reserve(run: RunScript, scope: Scope, amounts: Amounts) -> Grant | Denied:
-    """`reserving` on its own: one round trip; none if there is no limit.
+async def reserve(
+    run: RunScript, scope: Scope, amounts: Amounts, now_seconds: float = 0.0, most: Amounts | None = None
+) -> Grant | Denied:
+    """`reserving` on its own, asked again where the clocks disagree: one round trip, two then; none without limits.
 
     Whatever `run` raises when the store is away passes through: `budgets.allowance` says what to do then.
     """
     if not scope.limits:
         return unlimited(scope, amounts)
-    _, step = reserving(scope, amounts)
-    return step.read(await run(step.script, step.keys, step.args))
+    found: Grant | Denied | Misdated = Misdated(now_seconds)
+    while isinstance(found, Misdated):
+        _, step = reserving(scope, amounts, found.now_seconds, most)
+        found = step.read(await run(step.script, step.keys, step.args))
+    return found
 
 
 async def settle(run: RunScript, grant: Grant, amounts: Amounts) -> bool:
@@ -83,24 +97,32 @@ async def settle(run: RunScript, grant: Grant, amounts: Amounts) -> bool:
     return step.read(await run(step.script, step.keys, step.args))
 
 
-def _reserved(lease: str, scope: Scope, amounts: Amounts, reply: object) -> Grant | Denied:
+def _reserved(asked: Grant, standing: Standing, reply: object) -> Grant | Denied | Misdated:
     refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", reply)
+    now = now_us / MICRO
+    if refused == _MISDATED:
+        return Misdated(now)
     if refused:
-        limit, in_use = scope.limits[refused - 1], used[refused - 1]
-        resets_at = now_us / MICRO + drain_seconds(limit, in_use)
-        return denial(scope.tenant, limit, amounts, in_use / scale_of(limit), wait_us / MICRO, resets_at)
-    would_deny = tuple([scope.limits[number - 1].label for number in shadowed])
-    return Grant(lease, scope, amounts, would_deny, in_use=tuple(used))
+        return _denied(asked, standing.terms[refused - 1], used[refused - 1], wait_us, now)
+    would_deny = tuple([standing.terms[number - 1].limit.label for number in shadowed])
+    return Grant(asked.lease, asked.scope, asked.amounts, would_deny, False, tuple(used), standing, now)
+
+
+def _denied(asked: Grant, terms: Terms, in_use: int, wait_us: int, now: float) -> Denied:
+    resets_at = now + terms.reset_seconds(in_use, now)
+    denied = denial(asked.scope.tenant, terms, asked.amounts, in_use / terms.scale, wait_us / MICRO, resets_at)
+    return replace(denied, never=True) if wait_us >= _NEVER_US else denied
 
 
 def _settled(reply: object) -> bool:
     return reply == 1
 
 
-def _taken(terms: Terms, amounts: Amounts) -> tuple[int, int]:
+def _taken(terms: Terms, amounts: Amounts, most: Amounts | None) -> tuple[int, int]:
     """Micro-units reserved, and how many of them stay charged if the lease expires."""
-    taken = amounts.get(terms.dimension, 0) * terms.scale
-    return taken, prompt_share(terms.dimension, amounts) * terms.scale
+    asked = most if most is not None and terms.limit.hardness == "strict" else amounts
+    taken = asked.get(terms.dimension, 0) * terms.scale
+    return taken, min(taken, prompt_share(terms.dimension, amounts) * terms.scale)
 
 
 def prompt_share(dimension: Dimension, amounts: Amounts) -> int:
@@ -111,5 +133,5 @@ def prompt_share(dimension: Dimension, amounts: Amounts) -> int:
         case "total_tokens":
             prompt = amounts.get("prefill_tokens", 0) + amounts.get("cached_tokens", 0)
             return min(prompt, amounts.get("total_tokens", 0))
-        case "decode_tokens" | "kv_read_bytes":
+        case "decode_tokens" | "kv_read_bytes" | "concurrent_calls":
             return 0

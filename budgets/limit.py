@@ -1,40 +1,105 @@
-"""One limit: how much of one dimension a tenant may use.
+"""One limit: how much of one dimension may be used, and what happens to a call that would use more.
 
-Rule: a limit is a token bucket: `burst` units at most, refilled evenly with `amount` units every `per_seconds`.
+Rule: a limit is a rate (`per_seconds`: a bucket of `burst` units that refills evenly), a quota (`every`: so much in
+each window of the calendar, and what is left is gone at its end), or a number of calls at once (`concurrent_calls`).
 """
 
-from typing import Literal, get_args
+from functools import cached_property
+from typing import Annotated, Literal, Self, get_args
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-Dimension = Literal["requests", "prefill_tokens", "cached_tokens", "decode_tokens", "total_tokens", "kv_read_bytes"]
+from budgets.window import ABOUT_SECONDS, Period
+
+Dimension = Literal[
+    "requests",
+    "prefill_tokens",
+    "cached_tokens",
+    "decode_tokens",
+    "total_tokens",
+    "kv_read_bytes",
+    "concurrent_calls",
+]
+Kind = Literal["rate", "quota", "slots"]
 Mode = Literal["enforce", "shadow"]
+Hardness = Literal["elastic", "strict"]
 OnStoreError = Literal["open", "closed", "local"]
 
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,127}$"
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as fault:
+        raise ValueError("there is no such time zone; write it as Europe/Paris") from fault
+    return name
 
 
 class Limit(BaseModel):
-    """`amount` units of `dimension` every `per_seconds`, `burst` of them at once (None: one whole amount).
+    """`amount` units of `dimension` every `per_seconds`, `burst` of them at once (None: one whole amount); or in each
+    calendar window, such as `every` day in `time_zone`; or at once.
 
-    `on_store_error` says what happens while the ledger cannot be reached: let pass, refuse, or a bounded local
-    allowance. A limit in shadow is counted and reported but refuses nothing.
+    `model` None: calls of every model count. `elastic`: what is expected is reserved and what was used is charged, so
+    calls in flight may end above the limit; `strict`: the most that a call can use is reserved. `status` is what is
+    answered when a quota is spent. `on_store_error` says what happens while the ledger cannot be reached: let pass,
+    refuse, or a bounded local allowance. A limit in shadow is counted and reported but refuses nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     dimension: Dimension
+    model: str | None = Field(default=None, pattern=MODEL_NAME)
     amount: PositiveInt
-    per_seconds: PositiveFloat
+    per_seconds: PositiveFloat | None = None
     burst: PositiveInt | None = None
+    every: Period | None = None
+    time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    hardness: Hardness = "elastic"
     mode: Mode = "enforce"
+    status: Literal[402, 403, 422, 429] = 429
     on_store_error: OnStoreError = "local"
 
-    @property
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        """Raises `ValueError` for a limit of no kind or of two, and for a setting that its kind has no use for."""
+        if self.dimension == "concurrent_calls":
+            if self.per_seconds is not None or self.every is not None:
+                raise ValueError("concurrent_calls are counted at once; leave out per and every")
+        elif (self.per_seconds is None) == (self.every is None):
+            raise ValueError("write either per (a rate) or every (a quota of each minute, hour, day, week or month)")
+        if self.burst is not None and self.per_seconds is None:
+            raise ValueError("burst is of rates only; leave it out")
+        if self.time_zone != "UTC" and self.every not in ("day", "week", "month"):
+            raise ValueError("time_zone is of quotas of a day, week or month only; leave it out")
+        if self.status != 429 and self.every is None:
+            raise ValueError("status is of quotas only; leave it out")
+        if self.hardness == "strict" and self.dimension in ("requests", "concurrent_calls"):
+            raise ValueError(f"{self.dimension} are known beforehand and always strict; leave hardness out")
+        return self
+
+    @cached_property
+    def kind(self) -> Kind:
+        if self.dimension == "concurrent_calls":
+            return "slots"
+        return "rate" if self.every is None else "quota"
+
+    @cached_property
     def label(self) -> str:
         """What replies and metrics call it."""
-        return self.name or f"{self.dimension}_per_{self.per_seconds:g}s"
+        if self.name:
+            return self.name
+        model = "" if self.model is None else f"_of_{self.model.replace('/', '_')}"
+        match self.kind:
+            case "rate":
+                return f"{self.dimension}_per_{self.per_seconds:g}s{model}"
+            case "quota":
+                return f"{self.dimension}_every_{self.every}{model}"
+            case "slots":
+                return f"{self.dimension}{model}"
 
     @property
     def capacity(self) -> int:
@@ -43,5 +108,7 @@ class Limit(BaseModel):
 
     @property
     def per_second(self) -> float:
-        """Units that flow back each second."""
-        return self.amount / self.per_seconds
+        """Units that flow back each second; of a quota on average, of slots none."""
+        if self.every is not None:
+            return self.amount / ABOUT_SECONDS[self.every]
+        return self.amount / self.per_seconds if self.per_seconds else 0.0

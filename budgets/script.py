@@ -30,9 +30,10 @@ class Script:
         object.__setattr__(self, "sha1", digest)
 
     @classmethod
-    def load(cls, package: str, name: str) -> "Script":
-        """The script `lua/<name>.lua` shipped in `package`."""
-        return cls(name, (files(package) / "lua" / f"{name}.lua").read_text("utf-8"))
+    def load(cls, package: str, name: str, before: str | None = None) -> "Script":
+        """The script `lua/<name>.lua` shipped in `package`, what several share standing before it."""
+        parts = [part for part in (before, name) if part]
+        return cls(name, "\n".join([(files(package) / "lua" / f"{part}.lua").read_text("utf-8") for part in parts]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,12 @@ class Effective:
     policies: tuple[Policy, ...]
     priority: int
     models: frozenset[str]
+    organisation: str | None = None
+    organisation_budgets: tuple[Limit, ...] = ()
 
 
-def resolve(tenant: Tenant, tier: Tier, models: frozenset[str]) -> Effective:
-    """The tenant in its tier; `models` are those it may use."""
+def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Limit, ...] = ()) -> Effective:
+    """The tenant in its tier; `models` are those it may use, `shared` the budgets of its organisation."""
     context = overridden(tier.context, tenant.context)
     policies = tier.policies if tenant.policies is None else tenant.policies
     return Effective(
@@ -48,6 +50,8 @@ def resolve(tenant: Tenant, tier: Tier, models: frozenset[str]) -> Effective:
         policies=tuple(within(policies, context)),
         priority=tier.priority if tenant.priority is None else tenant.priority,
         models=models,
+        organisation=tenant.organisation,
+        organisation_budgets=shared,
     )
 
 

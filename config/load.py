@@ -15,7 +15,7 @@ from config.document import Document
 from config.model import Config
 from config.problems import ConfigError, Place, Problem, from_pydantic, path
 
-SECTIONS = ("models", "pools", "tiers", "tenants")
+SECTIONS = ("models", "pools", "tiers", "organisations", "tenants")
 
 Found = list[tuple[Place, str]]
 

@@ -5,17 +5,18 @@ Rule: an object of this class that came from `config.load` has passed the cross 
 
 from collections.abc import Iterable
 from functools import cached_property
+from types import MappingProxyType
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from config.effective import Effective, resolve
 from config.models import Model
 from config.pools import Pool
 from config.routing import Routing
 from config.section import ModelName, Name, ReadOnly, Section, named
-from config.tenants import Tenant
-from config.tiers import Tier
+from config.tenants import Organisation, Tenant
+from config.tiers import Budgets, Tier
 
 
 class Config(Section):
@@ -25,6 +26,9 @@ class Config(Section):
     pools: Annotated[ReadOnly[Name, Pool], BeforeValidator(named)]
     routing: Routing = Routing()
     tiers: Annotated[ReadOnly[Name, Tier], BeforeValidator(named)]
+    organisations: Annotated[ReadOnly[Name, Organisation], BeforeValidator(named)] = Field(
+        default_factory=lambda: MappingProxyType({})
+    )
     tenants: Annotated[ReadOnly[Name, Tenant], BeforeValidator(named)]
 
     def model_named(self, name: str) -> Model | None:
@@ -58,9 +62,13 @@ class Config(Section):
     @cached_property
     def _effective(self) -> dict[str, Effective]:
         return {
-            tenant.name: resolve(tenant, self.tier_of(tenant), self._allowed(tenant))
+            tenant.name: resolve(tenant, self.tier_of(tenant), self._allowed(tenant), self._shared(tenant))
             for tenant in self.tenants.values()
         }
+
+    def _shared(self, tenant: Tenant) -> Budgets:
+        """The budgets of the tenant's organisation."""
+        return () if tenant.organisation is None else self.organisations[tenant.organisation].budgets
 
     def _allowed(self, tenant: Tenant) -> frozenset[str]:
         return self._resolved(self.models if tenant.models is None else tenant.models)

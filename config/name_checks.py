@@ -3,10 +3,11 @@
 Rule: every check looks at everything and stops at nothing, so that one run names all there is to mend.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from config.model import Config
 from config.problems import Place, unknown
+from config.tiers import Budget
 
 Found = Iterator[tuple[Place, str]]
 Declared = Mapping[str, Set[str]]
@@ -84,15 +85,44 @@ def _tenant_key_names(config: Config, _: Declared) -> Found:
                 yield ("tenants", tenant.name, "keys", at, "name"), f"two keys are named {name!r}; rename one"
 
 
-def _budget_names(config: Config, _: Declared) -> Found:
-    """Two budgets with one label would share a bucket."""
+def _organisations_exist(config: Config, declared: Declared) -> Found:
+    for tenant in config.tenants.values():
+        name = tenant.organisation
+        if name is not None and name not in declared["organisations"]:
+            place = ("tenants", tenant.name, "organisation")
+            yield place, unknown("organisation", name, declared["organisations"])
+
+
+def _budget_lists(config: Config) -> Iterator[tuple[Place, Sequence[Budget]]]:
+    """Every list of budgets in the file; what is in one of them is one owner's."""
     for section, entries in (("tiers", config.tiers), ("tenants", config.tenants)):
         for entry in entries.values():
-            labels = [budget.label for budget in entry.budgets or ()]
-            for at, label in enumerate(labels):
-                if label in labels[:at]:
-                    place = (section, entry.name, "budgets", at)
-                    yield place, f"two budgets are called {label!r}; give one of them a name"
+            yield (section, entry.name, "budgets"), entry.budgets or ()
+            if entry.session is not None:
+                yield (section, entry.name, "session", "budgets"), entry.session.budgets
+    for organisation in config.organisations.values():
+        yield ("organisations", organisation.name, "budgets"), organisation.budgets
+    for tenant in config.tenants.values():
+        for at, key in enumerate(tenant.keys):
+            yield ("tenants", tenant.name, "keys", at, "budgets"), key.budgets
+
+
+def _budget_names(config: Config, _: Declared) -> Found:
+    """Two budgets with one label would share a bucket."""
+    for place, budgets in _budget_lists(config):
+        labels = [budget.label for budget in budgets]
+        for at, label in enumerate(labels):
+            if label in labels[:at]:
+                yield (*place, at), f"two budgets are called {label!r}; give one of them a name"
+
+
+def _budget_models(config: Config, declared: Declared) -> Found:
+    for place, budgets in _budget_lists(config):
+        for at, budget in enumerate(budgets):
+            name = budget.model
+            if name is not None and config.model_named(name) is None and name not in declared["models"]:
+                known = {*declared["models"], *_model_aliases(config)}
+                yield (*place, at, "model"), unknown("model", name, known)
 
 
 CHECKS: tuple[Callable[[Config, Declared], Found], ...] = (
@@ -103,5 +133,7 @@ CHECKS: tuple[Callable[[Config, Declared], Found], ...] = (
     _tiers_exist,
     _one_tenant_a_key,
     _tenant_key_names,
+    _organisations_exist,
     _budget_names,
+    _budget_models,
 )

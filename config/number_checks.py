@@ -6,6 +6,7 @@ Rule: a number that would have no effect is a mistake too.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from budgets.limit import Limit
 from config.effective import overridden
 from config.model import Config
 from config.problems import Place
@@ -27,6 +28,32 @@ def problems(config: Config) -> Found:
             for place, message in _of_tenant(tenant, tier):
                 if of_tiers[tier.name].get(place) != message:
                     yield ("tenants", tenant.name, *place), message
+    yield from _strict(config)
+
+
+def _strict(config: Config) -> Found:
+    """A strict limit of what is generated reserves the most there can be, so there must be a most.
+
+    Told of a tenant, whoever wrote the limit and whoever left out the bound.
+    """
+    for tenant in config.tenants.values():
+        if (tier := config.tiers.get(tenant.tier)) is None:
+            continue
+        bound = overridden(tier.max_tokens, tenant.max_tokens)
+        strict = next((budget for budget in _budgets_of(config, tenant, tier) if budget.hardness == "strict"), None)
+        if strict is not None and bound.default is None and bound.limit is None:
+            place = ("tenants", tenant.name)
+            yield place, f"the strict budget {strict.label!r} needs max_tokens, with a default or a limit"
+
+
+def _budgets_of(config: Config, tenant: Tenant, tier: Tier) -> Iterator[Limit]:
+    """Every budget that bounds calls of a tenant."""
+    organisation = config.organisations.get(tenant.organisation or "")
+    yield from organisation.budgets if organisation is not None else ()
+    yield from tier.budgets if tenant.budgets is None else tenant.budgets
+    yield from overridden(tier.session, tenant.session).budgets
+    for key in tenant.keys:
+        yield from key.budgets
 
 
 def _of_tier(tier: Tier) -> Found:

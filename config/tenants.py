@@ -25,16 +25,24 @@ def _digest(text: str) -> str:
 
 
 class Key(Section):
-    """One API key of a tenant, by its SHA-256 (lower-case hex)."""
+    """One API key of a tenant, by its SHA-256 (lower-case hex), and what it may use of what the tenant may."""
 
     name: Name
     sha256: Annotated[str, AfterValidator(_digest)]
+    budgets: Budgets = ()
+
+
+class Organisation(NamedSection):
+    """Tenants that share budgets."""
+
+    budgets: Budgets = ()
 
 
 class Tenant(NamedSection):
     """One paying party. `models` None: every model. Overrides replace the tier's value field by field; lists, whole."""
 
     tier: Name
+    organisation: Name | None = None
     keys: tuple[Key, ...] = ()
     models: tuple[ModelName, ...] | None = None
     context: Context | None = None

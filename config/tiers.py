@@ -38,14 +38,6 @@ class MaxTokens(Section):
     limit: Positive | None = None
 
 
-class Session(Section):
-    """How long sessions are remembered (since last use, since their first) and how many of a tenant's at once."""
-
-    ttl_seconds: Annotated[Duration, Field(gt=0, alias="ttl")] = 1_800.0
-    absolute_ttl_seconds: Annotated[Duration, Field(gt=0, alias="absolute_ttl")] = 86_400.0
-    max_sessions: Positive = 10_000
-
-
 def _amount(value: object, info: ValidationInfo) -> int:
     return parse_size(value) if info.data.get("dimension") == "kv_read_bytes" else parse_count(value)
 
@@ -57,12 +49,25 @@ class Budget(Limit):
     """A limit as the file writes it: a count (bytes: a size) and a duration in people's units."""
 
     amount: Amount
-    per_seconds: Annotated[Duration, Field(gt=0, alias="per")]
+    per_seconds: Annotated[Duration, Field(gt=0)] | None = Field(default=None, alias="per")
     burst: Amount | None = None
 
 
 Policies = Annotated[tuple[Policy, ...], BeforeValidator(plain_numbers)]
 Budgets = tuple[Budget, ...]
+
+
+class Session(Section):
+    """How long sessions are remembered (since last use, since their first), how many of a tenant's at once, and what
+    each of them may use.
+    """
+
+    ttl_seconds: Annotated[Duration, Field(gt=0, alias="ttl")] = 1_800.0
+    absolute_ttl_seconds: Annotated[Duration, Field(gt=0, alias="absolute_ttl")] = 86_400.0
+    max_sessions: Positive = 10_000
+    budgets: Budgets = ()
+
+
 Priority = Annotated[int, Field(ge=-1_000, le=1_000, description="Lower runs first, as vLLM reads it.")]
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from budgets import ledger
 from budgets.allowance import LocalAllowance
-from budgets.ledger import Amounts, Denied, Grant, Scope
+from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
 from budgets.script import Step, both
 from budgets.usage import Usage
 from gateway import digests, sessions
@@ -21,7 +21,7 @@ from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
 from gateway.denials import fault_of
-from gateway.forecast import Forecast
+from gateway.forecast import Forecast, most
 from gateway.identity import identify
 from gateway.logs import log
 from gateway.metrics import Metrics
@@ -29,6 +29,7 @@ from gateway.passage import Opened, Passage
 from gateway.service import Service
 from gateway.sessions import Progress, Saved, Session, Sessions
 from gateway.store import Store, StoreError
+from gateway.tenants import Caller
 from policies.memory import EMPTY, Memory
 
 T = TypeVar("T")
@@ -55,16 +56,18 @@ class Books:
         self._forecast = forecast
         self._local = LocalAllowance()
         self._warned_at = -WARN_EVERY_SECONDS
+        self._behind_seconds = 0.0  # this machine's clock, behind the store's
 
     async def open(self, call: Call, service: Service, headers: Mapping[bytes, bytes]) -> Opened:
-        """The session and a grant. Raises `RateLimited`, or `StoreDown` where a limit lets nothing pass unchecked."""
+        """The session and a grant. Raises `RateLimited`, `QuotaSpent`, `StoreDown` where nothing passes unchecked."""
         names = digests.of_messages(call.messages)
         chain = digests.chained(names)
         expected = self._forecast.usage(call, service)
         amounts = service.amounts(expected, call.choices)
-        tenant = service.caller.tenant
-        loading = sessions.loading(tenant, session_id(call, service, headers, names), chain) if chain else None
-        session, found, lost = await self._opened(loading, service.scope, amounts)
+        ceiling = service.amounts(most(call, service), call.choices) if service.strict else None
+        tenant, id = service.caller.tenant, session_id(call, service, headers, names) if chain else ""
+        loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if chain else None
+        session, found, lost = await self._opened(loading, service.scope_of(id), amounts, ceiling)
         self._metrics.sessions.add(1, session.status)
         if isinstance(found, Denied):
             await self._undone(lost)
@@ -80,17 +83,17 @@ class Books:
             own_tokens = passage.planned.own_tokens if passage.planned else None
             self._forecast.learn(passage.call, service, used, own_tokens)
         amounts = service.amounts(used, passage.call.choices) if used is not None else {}
-        settling = ledger.settling(opened.grant, amounts) if service.scope.limits else None
+        settling = ledger.settling(opened.grant, amounts) if opened.grant.scope.limits else None
         saving = self._saving(passage, opened, used) if used is not None else None
         await self._undone(opened.lost)
         try:
-            await self._closed(settling, saving, service.caller.tenant)
+            await self._closed(settling, saving, service.caller)
         except StoreError as error:
             self._metrics.unwritten.add(1)
             self._warn(error)
 
     async def _opened(
-        self, loading: Step[Session] | None, scope: Scope, amounts: Amounts
+        self, loading: Step[Session] | None, scope: Scope, amounts: Amounts, ceiling: Amounts | None
     ) -> tuple[Session, Grant | Denied, Grant | None]:
         """What the store says of both, in one round trip; what holds without it while it is away.
 
@@ -98,14 +101,20 @@ class Books:
         """
         if not scope.limits:
             return await self._read(loading), ledger.unlimited(scope, amounts), None
-        lease, reserving = ledger.reserving(scope, amounts)
+        session = NO_SESSION
+        asked, reserving = ledger.reserving(scope, amounts, wall() + self._behind_seconds, ceiling)
         try:
             if loading is None:
-                return NO_SESSION, await self._run(reserving), None
-            return *await self._run(both(loading, reserving)), None
+                found = await self._run(reserving)
+            else:
+                session, found = await self._run(both(loading, reserving))
+            while isinstance(found, Misdated):
+                self._behind_seconds = found.now_seconds - wall()
+                asked, reserving = ledger.reserving(scope, amounts, found.now_seconds, ceiling)
+                found = await self._run(reserving)
+            return session, found, None
         except StoreError:
-            decided = self._local.decide(scope, amounts, monotonic(), wall())
-            return NO_SESSION, decided, Grant(lease, scope, amounts)
+            return NO_SESSION, self._local.decide(scope, amounts, monotonic(), wall()), asked
 
     async def _read(self, loading: Step[Session] | None) -> Session:
         try:
@@ -113,7 +122,7 @@ class Books:
         except StoreError:
             return NO_SESSION
 
-    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, tenant: str) -> None:
+    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller) -> None:
         saved: Saved | None = None
         if settling is not None and saving is not None:
             _, saved = await self._run(both(settling, saving), WRITE_SECONDS)
@@ -122,7 +131,7 @@ class Books:
         elif saving is not None:
             saved = await self._run(saving, WRITE_SECONDS)
         if saved is not None and saved.evicted:
-            await self._sessions.forget(tenant, saved.evicted)
+            await self._sessions.forget(caller.tenant, saved.evicted, caller.may.organisation)
 
     async def _undone(self, lost: Grant | None) -> None:
         """Give back a grant whose answer never came; what was used is charged to the grant in its place."""

@@ -1,36 +1,63 @@
 """A refusal by the budget as a fault: who limited, what, by how much, and when it would pass.
 
-Rule: times are exact, because the SDKs sleep for whatever they are told.
+Rule: times are exact, because the SDKs sleep for whatever they are told. A rate comes back by itself and is worth
+another try; a spent quota is not, so no SDK is told to wait for the end of a month.
 """
 
 import math
 from datetime import UTC, datetime
+from typing import Final
 
 from budgets.ledger import Denied
-from gateway.errors import Fault, RateLimited, StoreDown
+from gateway.errors import Fault, Headers, QuotaSpent, RateLimited, StoreDown
+
+LONGEST_WAIT_SECONDS: Final = 120
+"""Beyond this no client is told when to come back: some would sleep until then."""
+RETRY: Final = (b"x-should-retry", b"true")
+NO_RETRY: Final = (b"x-should-retry", b"false")
 
 
 def fault_of(denied: Denied) -> Fault:
     """The fault for the client; its extra fields stand inside the error object."""
+    wait = denied.retry_after_seconds
     if denied.store_down:
         message = "The budget cannot be checked now, and this limit lets nothing pass unchecked."
-        return StoreDown(message, headers=((b"retry-after", b"%d" % math.ceil(denied.retry_after_seconds)),))
-    wait = denied.retry_after_seconds
-    message = (
-        f"Rate limit `{denied.label}` reached for {denied.dimension}: limit {denied.limit}, used {denied.used}, "
-        f"requested {denied.requested}. Please try again in {wait:.3f}s."
+        return StoreDown(message, headers=(_seconds(wait),))
+    if denied.never:
+        message = f"{_said('Limit', denied)} Alone this call may use more than that; ask for fewer tokens."
+        return RateLimited(message, headers=(NO_RETRY,), extra=_extra(denied))
+    if denied.kind == "quota":
+        soon: Headers = (_seconds(wait),) if wait <= LONGEST_WAIT_SECONDS else ()
+        message = f"{_said('Quota', denied)} It begins anew at {_time(denied.resets_at)}."
+        spent = QuotaSpent(message, headers=(*soon, NO_RETRY), extra=_extra(denied))
+        spent.status = denied.status
+        return spent
+    message = f"{_said('Rate limit', denied)} Please try again in {wait:.3f}s."
+    headers = (_seconds(wait), (b"retry-after-ms", b"%d" % math.ceil(wait * 1000)), RETRY)
+    return RateLimited(message, headers=headers, extra=_extra(denied))
+
+
+def _said(what: str, denied: Denied) -> str:
+    return (
+        f"{what} `{denied.label}` reached for {denied.dimension}: limit {denied.limit}, used {denied.used}, "
+        f"requested {denied.requested}."
     )
-    headers = (
-        (b"retry-after", b"%d" % math.ceil(wait)),
-        (b"retry-after-ms", b"%d" % math.ceil(wait * 1000)),
-        (b"x-should-retry", b"true"),
-    )
-    extra = {
-        "scope": f"tenant:{denied.tenant}",
+
+
+def _extra(denied: Denied) -> dict[str, object]:
+    return {
+        "scope": denied.owner or f"tenant:{denied.tenant}",
         "dimension": denied.dimension,
         "limit": denied.limit,
         "used": denied.used,
         "requested": denied.requested,
-        "resets_at": datetime.fromtimestamp(denied.resets_at, UTC).isoformat(timespec="milliseconds"),
+        "resets_at": _time(denied.resets_at),
     }
-    return RateLimited(message, headers=headers, extra=extra)
+
+
+def _seconds(wait: float) -> tuple[bytes, bytes]:
+    return b"retry-after", b"%d" % math.ceil(wait)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

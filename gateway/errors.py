@@ -14,6 +14,7 @@ class Fault(Exception):
     """A call that cannot be served. `retryable`: another replica, or a later try, may succeed."""
 
     retryable = False
+    status: int | None = None  # the table's, unless set
 
     def __init__(
         self,
@@ -194,4 +195,6 @@ class ErrorReply:
 def answer(fault: Fault) -> ErrorReply:
     """The answer to a fault, by the table."""
     row = ANSWERS[type(fault)]
-    return ErrorReply(row.status, row.type, row.code, fault.message, fault.param, fault.headers, dict(fault.extra))
+    return ErrorReply(
+        fault.status or row.status, row.type, row.code, fault.message, fault.param, fault.headers, dict(fault.extra)
+    )

@@ -19,6 +19,8 @@ MAX_LEARNED = 10_000
 """Pairs of tenant and model that are remembered; the oldest are forgotten first."""
 
 
+TEMPLATE_TOKENS = 16
+"""The most that chat templates put around a message."""
 WELL_KNOWN = 128.0
 SAMPLED = 0.125
 """Once this many replies are known, one in eight is looked at: a quantile does not need them all."""
@@ -85,6 +87,15 @@ class Forecast:
         self._replies[key] = known.observe(tokens)
         while len(self._replies) > MAX_LEARNED:
             self._replies.pop(next(iter(self._replies)))
+
+
+def most(call: Call, service: Service) -> Usage:
+    """The most a call can use, for strict limits: a token is at least a byte, and a reply ends at its limit."""
+    prompt = call.content_bytes + call.overhead_tokens + TEMPLATE_TOKENS * (len(call.messages) + 1)
+    if service.bounds.prompt_tokens is not None:
+        prompt = min(prompt, service.bounds.prompt_tokens)
+    limit = generated_limit(call, service.caller.may.max_tokens) or 0
+    return Usage.estimated(prompt, limit * max(1, call.choices) if call.generates else 0)
 
 
 def demands(service: Service, expected: Expected, session: str | None, home: str | None) -> list[Demand]:

@@ -6,8 +6,8 @@ as far as it has words for them.
 
 from collections.abc import Iterator, Sequence
 
-from budgets.grant import Grant, drain_seconds, remaining
-from budgets.limit import Limit
+from budgets.grant import Grant, remaining
+from budgets.scope import Terms
 from gateway.context import Planned
 from gateway.responder import Header
 
@@ -21,25 +21,25 @@ def answer_headers(request_id: str, planned: Planned, grant: Grant) -> tuple[Hea
     context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={len(planned.edits)}"
     headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode())]
     if grant.in_use:
-        headers += budget(grant.scope.limits, grant.in_use)
+        headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds)
     if grant.local:
         headers.append((b"x-kvgate-budget", b"local"))
     return tuple(headers)
 
 
-def budget(limits: Sequence[Limit], in_use: Sequence[int]) -> Iterator[Header]:
+def budget(terms: Sequence[Terms], in_use: Sequence[int], now_seconds: float) -> Iterator[Header]:
     """`x-ratelimit-*` of the tightest limit of each kind; `in_use` are the ledger's micro-units."""
-    tightest: dict[bytes, tuple[int, Limit, int]] = {}
-    for limit, used in zip(limits, in_use, strict=True):
-        kind = KINDS.get(limit.dimension)
-        if kind is not None and limit.mode == "enforce":
-            left = remaining(limit, used)
+    tightest: dict[bytes, tuple[int, Terms, int]] = {}
+    for each, used in zip(terms, in_use, strict=True):
+        kind = KINDS.get(each.limit.dimension)
+        if kind is not None and each.limit.mode == "enforce":
+            left = remaining(each, used)
             if kind not in tightest or left < tightest[kind][0]:
-                tightest[kind] = left, limit, used
-    for kind, (left, limit, used) in tightest.items():
-        yield b"x-ratelimit-limit-" + kind, b"%d" % limit.capacity
+                tightest[kind] = left, each, used
+    for kind, (left, each, used) in tightest.items():
+        yield b"x-ratelimit-limit-" + kind, b"%d" % each.limit.capacity
         yield b"x-ratelimit-remaining-" + kind, b"%d" % left
-        yield b"x-ratelimit-reset-" + kind, duration(drain_seconds(limit, used)).encode()
+        yield b"x-ratelimit-reset-" + kind, duration(each.reset_seconds(used, now_seconds)).encode()
 
 
 def duration(seconds: float) -> str:

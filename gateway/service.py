@@ -5,6 +5,7 @@ changes but the context limit, which the engines may report later.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from budgets.cost import kv_read_bytes
 from budgets.estimate import Bounds
@@ -14,11 +15,15 @@ from config.models import Model
 from gateway.counting import Counter
 from gateway.pace import Pace
 from gateway.pools import ServedPool
+from gateway.scoping import bounding, scope_of, session_owner
 from gateway.sessions import SessionLimits
 from gateway.tenants import Caller
 from policies.cap_context import CapContext
 from policies.plan import may_act
 from policies.policy import Policy
+
+MAX_SCOPES: Final = 1_000
+"""Sessions whose limits are kept ready; they are made anew in microseconds."""
 
 
 class Service:
@@ -29,6 +34,8 @@ class Service:
         "_limit_tokens",
         "_policies",
         "_quiet_up_to",
+        "_session_budgets",
+        "_session_scopes",
         "bounds",
         "caller",
         "counter",
@@ -38,6 +45,7 @@ class Service:
         "pools",
         "scope",
         "session_limits",
+        "strict",
     )
 
     def __init__(self, caller: Caller, model: Model, pools: Sequence[ServedPool], counter: Counter) -> None:
@@ -48,10 +56,14 @@ class Service:
         self.pools = tuple(pools)
         self.paces = tuple([Pace(model.geometry, pool.settings.hardware) for pool in pools])
         self.counter = counter
-        self.scope = Scope(caller.tenant, caller.may.budgets)
+        self.scope = scope_of(caller, model)
         session = caller.may.session
+        self._session_budgets = bounding(session.budgets, model)
+        self._session_scopes: dict[str, Scope] = {}
         self.session_limits = SessionLimits(session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions)
-        self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in caller.may.budgets)
+        limits = (*self.scope.limits, *self._session_budgets)
+        self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
+        self.strict = any(limit.hardness == "strict" for limit in limits)
         self._quiet_up_to = (-1, -1, -1)
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
@@ -87,6 +99,17 @@ class Service:
         if total_bytes >= total and largest_message_bytes >= largest and messages >= count:
             self._quiet_up_to = (total_bytes, largest_message_bytes, messages)
         return True
+
+    def scope_of(self, session: str) -> Scope:
+        """Every limit that bounds a call of a session; "": of none, as of prompts and embeddings."""
+        if not session or not self._session_budgets:
+            return self.scope
+        if (scope := self._session_scopes.get(session)) is None:
+            if len(self._session_scopes) >= MAX_SCOPES:
+                self._session_scopes.clear()
+            scope = self.scope.joined_by(self._session_budgets, session_owner(self.caller, session))
+            self._session_scopes[session] = scope
+        return scope
 
     def amounts(self, used: Usage, choices: int) -> Amounts:
         """A call in the dimensions of its limits. `used.decode_tokens` are those of all choices together."""

@@ -56,6 +56,7 @@ class Session:
     idle_seconds: float = 0.0
     home: str | None = None
     memory: bytes = b""
+    organisation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +113,20 @@ class Sessions:
             return None
         step = saving(session, progress, limits)
         saved = step.read(await self._store.run(step.script, step.keys, step.args))
-        await self.forget(session.tenant, saved.evicted)
+        await self.forget(session.tenant, saved.evicted, session.organisation)
         return saved
 
-    async def forget(self, tenant: str, ids: Sequence[str]) -> None:
+    async def forget(self, tenant: str, ids: Sequence[str], organisation: str | None = None) -> None:
         """Free the memory of sessions that a save took off the list; they were gone from that moment."""
         if ids:
-            keys = [_keys(tenant, id)[0] for id in ids]
+            keys = [_keys(tenant, id, organisation)[0] for id in ids]
             await self._store.command("UNLINK", *keys, key=keys[0])
 
 
-def loading(tenant: str, id: str, chain: Sequence[bytes]) -> Step[Session]:
+def loading(tenant: str, id: str, chain: Sequence[bytes], organisation: str | None = None) -> Step[Session]:
     """The branch that a conversation with these cumulative digests continues."""
-    return Step(_LOAD, _keys(tenant, id), (id, b"".join(chain)), partial(_loaded, tenant, id))
+    keys = _keys(tenant, id, organisation)
+    return Step(_LOAD, keys, (id, b"".join(chain)), partial(_loaded, tenant, id, organisation))
 
 
 def saving(session: Session, progress: Progress, limits: SessionLimits) -> Step[Saved]:
@@ -141,7 +143,7 @@ def saving(session: Session, progress: Progress, limits: SessionLimits) -> Step[
         int(limits.absolute_seconds * 1000),
         limits.live_sessions,
     )
-    return Step(_SAVE, _keys(session.tenant, session.id), args, _saved)
+    return Step(_SAVE, _keys(session.tenant, session.id, session.organisation), args, _saved)
 
 
 def _saved(reply: object) -> Saved:
@@ -150,15 +152,17 @@ def _saved(reply: object) -> Saved:
     return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]))
 
 
-def _keys(tenant: str, id: str) -> tuple[str, str]:
-    return f"kvgate:1:{{{tenant}}}:s:{id}", f"kvgate:1:{{{tenant}}}:sessions"
+def _keys(tenant: str, id: str, organisation: str | None) -> tuple[str, str]:
+    """Under the hash tag of the tenant's budgets, so that one script may use both."""
+    place = f"kvgate:1:{{{tenant}}}" if organisation is None else f"kvgate:1:{{{organisation}}}:tenant:{tenant}"
+    return f"{place}:s:{id}", f"{place}:sessions"
 
 
-def _loaded(tenant: str, id: str, answer: object) -> Session:
+def _loaded(tenant: str, id: str, organisation: str | None, answer: object) -> Session:
     reply = cast("list[bytes | int]", answer)
     status = cast("Status", cast("bytes", reply[0]).decode())
     if status == "new":
-        return Session(tenant, id, status)
+        return Session(tenant, id, status, organisation=organisation)
     now_ms, branch, known, revision, turns, calls, prompt_tokens, kv_read_bytes, begun_ms, seen_ms = cast(
         "list[int]", reply[1:11]
     )
@@ -178,4 +182,5 @@ def _loaded(tenant: str, id: str, answer: object) -> Session:
         idle_seconds=(now_ms - seen_ms) / 1000,
         home=home.decode() or None,
         memory=memory,
+        organisation=organisation,
     )

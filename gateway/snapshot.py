@@ -32,16 +32,16 @@ class Snapshot:
         self.counters = counters
         self.dispatch = dispatch
         self.created = created
-        self._services: dict[tuple[str, str], Service] = {}
+        self._services: dict[tuple[str, str, str], Service] = {}
 
     def service(self, caller: Caller, name: str) -> Service:
         """What the caller gets of the model of this name or alias.
 
         Raises `ModelNotFound`, the same whether the model is unknown or not open to the caller.
         """
-        service = self._services.get((caller.tenant, name))
+        service = self._services.get((caller.tenant, caller.key, name))
         if service is None:
-            service = self._services[caller.tenant, name] = self._made(caller, name)
+            service = self._services[caller.tenant, caller.key, name] = self._made(caller, name)
         return service
 
     def names(self, caller: Caller) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from budgets.limit import Limit
 from config.effective import Effective
 from config.model import Config
 from gateway.errors import NotAuthenticated
@@ -26,11 +27,12 @@ _TWICE: Final = "More than one API key was given; send exactly one."
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A tenant as one of its keys: what holds for it, and its cache salt as raw JSON."""
+    """A tenant as one of its keys: what holds for it, its cache salt as raw JSON, the key's own budgets."""
 
     key: str
     may: Effective
     cache_salt: bytes
+    budgets: tuple[Limit, ...] = ()
 
     @property
     def tenant(self) -> str:
@@ -45,7 +47,7 @@ class Tenants:
         for tenant in config.tenants.values():
             salt = msgspec.json.encode(cache_salt(secret, tenant.name))
             for key in tenant.keys:
-                caller = Caller(key.name, config.effective(tenant), salt)
+                caller = Caller(key.name, config.effective(tenant), salt, key.budgets)
                 self._callers[bytes.fromhex(key.sha256)] = caller
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller:

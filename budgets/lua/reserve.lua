@@ -1,44 +1,15 @@
--- Reserves on every limit of a tenant, or on none.
+-- Reserves on every limit that bounds a call, or on none.
 --
--- KEYS: buckets, leases (one tenant's, one hash tag)
--- ARGV: lease, lease us, grace us, then for each limit: bucket, capacity, refill, refill period us, amount,
---       1 if the limit refuses
---
--- A bucket is what is in use ("used at_us"): it leaks `refill` every period, down to nothing, and may hold more than
--- its capacity (debt). Amounts are integers (micro-units), exact below 2^53.
--- A lease is "id;bucket amount kept;bucket amount kept;...": what was taken, and what stays charged if nobody settles.
+-- ARGV: lease, lease us, grace us, terms (a line a limit)
+-- Gives: the number of the limit that refused (0: none; -1: a quota's window is not the one that is open now), how long
+-- until it would pass, the time, what is in use of each limit, the numbers of limits in shadow that would have refused.
 
-local buckets, leases = KEYS[1], KEYS[2]
 local lease, lease_us, grace_us = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local HEAD, WIDTH = 3, 6
-local LONGEST_TTL_MS = 1e12 -- 30 years; what the server takes has an end
-local CLOSED = 'closed;'
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
+local NEVER_US, SLOT_WAIT_US = 1e18, 1000000
+local limits, known = limits_of(ARGV[4], lease)
 
-local function parsed(stored)
-  local used, at = string.match(stored or '', '^(%d+) (%d+)$')
-  return {used = tonumber(used or 0), at = tonumber(at or now_us), changed = false}
-end
-
--- What a clock that went back would give is nothing, not a charge.
-local function leak(b, refill, period_us)
-  local leaked = math.floor(math.max(0, now_us - b.at) * refill / period_us)
-  if leaked > 0 then b.used, b.at = math.max(0, b.used - leaked), now_us end
-  if b.used == 0 then b.at = math.max(b.at, now_us) end
-end
-
-local names, known, limits = {}, {}, {}
-for at = HEAD + 1, #ARGV, WIDTH do names[#names + 1] = ARGV[at] end
-local stored = redis.call('HMGET', buckets, unpack(names))
-for number, name in ipairs(names) do
-  local at = HEAD + (number - 1) * WIDTH
-  known[name] = known[name] or parsed(stored[number])
-  limits[number] = {
-    bucket = known[name], capacity = tonumber(ARGV[at + 2]), refill = tonumber(ARGV[at + 3]),
-    period_us = tonumber(ARGV[at + 4]), amount = tonumber(ARGV[at + 5]), refuses = ARGV[at + 6] == '1',
-  }
-  leak(known[name], limits[number].refill, limits[number].period_us)
+for _, limit in ipairs(limits) do
+  if limit.kind == 'q' and (now_us < limit.one or now_us >= limit.two) then return {-1, 0, now_us, {}, {}} end
 end
 
 -- Leases that ran out: their holder died or is very late. The prompt stays charged, the rest flows back. A closed
@@ -49,17 +20,27 @@ for _, expired in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now_us, 'LI
     for name, amount, kept in string.gmatch(expired, ';(%S+) (%d+) (%d+)') do
       known[name] = known[name] or parsed(redis.call('HGET', buckets, name))
       local b = known[name]
-      b.used, b.changed = math.max(0, b.used - (tonumber(amount) - tonumber(kept))), true
+      if not b.fresh then
+        b.used, b.changed = math.max(0, b.used - (tonumber(amount) - tonumber(kept))), true
+      end
     end
     redis.call('ZADD', leases, now_us + grace_us, CLOSED .. expired)
   end
 end
 
--- A call that is larger than the whole bucket passes when the bucket is full: it would never pass otherwise.
+-- A call that is larger than the whole bucket passes when the bucket is full: it would never pass otherwise. Only what
+-- is strict refuses it for good.
 local function wait_us(limit)
+  if limit.kind == 'c' then
+    redis.call('ZREMRANGEBYSCORE', limit.key, '-inf', now_us)
+    limit.count = redis.call('ZCARD', limit.key)
+    return limit.count < limit.capacity and 0 or SLOT_WAIT_US
+  end
+  if limit.strict and limit.amount > limit.capacity then return NEVER_US end
   local room = math.max(0, limit.capacity - math.max(1, limit.amount))
   local excess = limit.bucket.used - room
-  return excess <= 0 and 0 or math.ceil(excess * limit.period_us / limit.refill)
+  if excess <= 0 then return 0 end
+  return limit.kind == 'q' and limit.two - now_us or math.ceil(excess * limit.two / limit.one)
 end
 
 local refused, longest, shadowed = 0, 0, {}
@@ -72,29 +53,24 @@ for number, limit in ipairs(limits) do
   end
 end
 
-local used, drain_us = {}, 0
+local used, last_us = {}, now_us + lease_us + grace_us
 for number, limit in ipairs(limits) do
   local b = limit.bucket
-  if refused == 0 then b.used, b.changed = b.used + limit.amount, true end
-  drain_us = math.max(drain_us, b.used / limit.refill * limit.period_us)
-  used[number] = b.used
-end
-local written = {}
-for name, b in pairs(known) do
-  if b.changed then
-    written[#written + 1] = name
-    written[#written + 1] = string.format('%.0f %.0f', b.used, b.at)
+  if limit.kind == 'c' then
+    if refused == 0 then
+      redis.call('ZADD', limit.key, now_us + lease_us, string.match(lease, '^[^;]+'))
+      limit.count = limit.count + 1
+    end
+    used[number] = limit.count
+  else
+    if refused == 0 then last_us = math.max(last_us, put(limit, b.used + limit.amount, lease_us + grace_us)) end
+    used[number] = b.used
   end
 end
-if #written > 0 then redis.call('HSET', buckets, unpack(written)) end
+write(known)
 
 if refused == 0 then
   redis.call('ZADD', leases, now_us + lease_us, lease)
-  -- An empty bucket is the same as none, so both keys may go once everything has leaked or been closed. Set with
-  -- room, so that most calls find enough left.
-  local ttl_ms = math.min(LONGEST_TTL_MS, math.ceil((drain_us + lease_us + grace_us) / 1000))
-  for _, key in ipairs(KEYS) do
-    if redis.call('PTTL', key) < ttl_ms then redis.call('PEXPIRE', key, 2 * ttl_ms) end
-  end
+  live(KEYS, last_us - now_us)
 end
 return {refused, longest, now_us, used, shadowed}

@@ -16,7 +16,7 @@ from gateway.store import Store
 from gateway.tasks import Tasks
 from tests.conftest import PATIENT
 
-BUCKETS, LEASES = "kvgate:1:{acme}:buckets", "kvgate:1:{acme}:leases"
+BUCKETS, LEASES, STALE = (f"kvgate:1:{{acme}}:{part}" for part in ("buckets", "leases", "stale"))
 # Refills so slowly that a test does not see it.
 REQUESTS = Limit(name="calls", dimension="requests", amount=10, per_seconds=1e6)
 TOKENS = Limit(name="tokens", dimension="total_tokens", amount=1000, per_seconds=1e6)
@@ -55,8 +55,9 @@ async def pass_time(store: Store, seconds: float) -> None:
     for name in names:
         stored = await store.command("HGET", BUCKETS, name)
         assert isinstance(stored, bytes)
-        amount, at = stored.split()
-        await store.command("HSET", BUCKETS, name, f"{amount.decode()} {int(at) - int(seconds * 1e6)}")
+        amount, at, gone = stored.split()
+        earlier = int(seconds * 1e6)
+        await store.command("HSET", BUCKETS, name, f"{amount.decode()} {int(at) - earlier} {int(gone) - earlier}")
     leases = await store.command("ZRANGE", LEASES, 0, -1)
     assert isinstance(leases, list)
     for lease in leases:
@@ -270,11 +271,12 @@ async def test_what_is_in_use_is_what_was_settled_and_what_is_reserved(store: St
 
 async def test_every_key_expires_and_no_debt_before_it_is_worked_off(store: Store) -> None:
     one = await grant(store, scope(REQUESTS, TOKENS))
-    for key in (BUCKETS, LEASES):
+    for key in (BUCKETS, LEASES, STALE):
         assert await milliseconds_left(store, key) > (900 + 3600) * 1000
     await settle(store.run, one, {"total_tokens": 5000})
     assert await milliseconds_left(store, BUCKETS) > 4.9e9
-    assert await store.command("KEYS", "*") == [BUCKETS.encode()]
+    assert await milliseconds_left(store, STALE) > 4.9e9
+    assert await store.command("EXISTS", LEASES) == 0
 
 
 async def milliseconds_left(store: Store, key: str) -> int:
@@ -297,7 +299,7 @@ async def test_all_keys_share_a_slot() -> None:
     one = await reserve(runs, scope(REQUESTS), ONE)
     assert isinstance(one, Grant)
     await settle(runs, one, ONE)
-    assert len(seen) == 4
+    assert len(seen) == 6
     assert len({key_slot(key.encode()) for key in seen}) == 1
 
 

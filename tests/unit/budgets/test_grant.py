@@ -2,9 +2,10 @@
 
 import pytest
 
-from budgets.grant import Amounts, Balance, Grant, Scope
+from budgets.grant import Amounts, Balance, Grant
 from budgets.ledger import prompt_share
 from budgets.limit import Dimension, Limit
+from budgets.scope import Scope
 
 TOKENS = Limit(name="tpm", dimension="total_tokens", amount=600, per_seconds=60, burst=900)
 BYTES = Limit(name="kv", dimension="kv_read_bytes", amount=10**12, per_seconds=3600, mode="shadow")
@@ -37,6 +38,7 @@ def test_a_grant_without_the_store_knows_no_balance() -> None:
         ("decode_tokens", 0),
         ("total_tokens", 60),
         ("kv_read_bytes", 0),
+        ("concurrent_calls", 0),
     ],
 )
 def test_a_dead_call_keeps_its_prompt(dimension: Dimension, kept: int) -> None:

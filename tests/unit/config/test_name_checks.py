@@ -93,3 +93,39 @@ def test_an_entry_copied_whole_is_told_once() -> None:
 def test_a_replica_may_stand_in_two_pools() -> None:
     second = {"models": ["demo"], "hardware": "h100-sxm", "replicas": ["http://127.0.0.1:9001"]}
     assert problems(("pools/second", second)) == {}
+
+
+DAILY = {"dimension": "total_tokens", "amount": "5M", "every": "day"}
+
+
+def test_an_organisation_must_exist() -> None:
+    assert problems(("tenants/acme/organisation", "grup"), ("organisations", {"group": {}})) == {
+        "tenants.acme.organisation": "unknown organisation 'grup'; did you mean 'group'?"
+    }
+    assert problems(("tenants/acme/organisation", "group"), ("organisations", {"group": None})) == {}
+
+
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ("tiers/standard/budgets", "tiers.standard.budgets"),
+        ("tenants/acme/budgets", "tenants.acme.budgets"),
+        ("tiers/standard/session", "tiers.standard.session.budgets"),
+        ("tenants/acme/keys/0/budgets", "tenants.acme.keys[0].budgets"),
+        ("organisations", "organisations.group.budgets"),
+    ],
+)
+def test_budgets_are_checked_wherever_they_are_written(where: str, place: str) -> None:
+    budgets: object = [DAILY, DAILY, DAILY | {"model": "nope"}]
+    if where == "organisations":
+        budgets = {"group": {"budgets": budgets}}
+    elif where.endswith("session"):
+        budgets = {"budgets": budgets}
+    found = problems((where, budgets))
+    assert found[f"{place}[1]"] == "two budgets are called 'total_tokens_every_day'; give one of them a name"
+    assert found[f"{place}[2].model"].startswith("unknown model 'nope'")
+    assert len(found) == 2
+
+
+def test_a_budget_may_name_an_alias() -> None:
+    assert problems(("tiers/standard/budgets", [DAILY | {"model": "gpt-4o-mini"}])) == {}

@@ -65,3 +65,23 @@ def test_an_override_can_mend_nothing_in_the_tier() -> None:
 def test_equal_numbers_are_no_contradiction() -> None:
     assert problems(("tiers/standard/max_tokens", {"default": 4_096, "limit": 4_096})) == {}
     assert problems(("tiers/standard/context/high_water_tokens", "32k")) == {}
+
+
+STRICT = {"dimension": "total_tokens", "amount": "5M", "every": "day", "hardness": "strict"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("tiers/standard/budgets", [STRICT]),
+        ("tiers/standard/session", {"budgets": [STRICT]}),
+        ("tenants/acme/budgets", [STRICT]),
+        ("tenants/acme/keys/0/budgets", [STRICT]),
+    ],
+)
+def test_a_strict_budget_needs_a_bound_of_what_is_generated(change: tuple[str, object]) -> None:
+    assert problems(change) == {}
+    assert problems(change, ("tiers/standard/max_tokens", {"limit": 100})) == {}
+    assert problems(change, ("tiers/standard/max_tokens", {})) == {
+        "tenants.acme": "the strict budget 'total_tokens_every_day' needs max_tokens, with a default or a limit"
+    }

@@ -6,7 +6,7 @@ import pytest
 
 from budgets.ledger import Denied
 from gateway.denials import fault_of
-from gateway.errors import RateLimited, StoreDown
+from gateway.errors import QuotaSpent, RateLimited, StoreDown, answer
 
 DENIED = Denied("acme", "tokens", "total_tokens", 1000, 990, 50, 2.4001, 1_700_000_000.5)
 
@@ -39,3 +39,29 @@ def test_a_limit_that_cannot_be_checked_is_our_fault() -> None:
     fault = fault_of(replace(DENIED, store_down=True))
     assert isinstance(fault, StoreDown)
     assert "acme" not in fault.message
+
+
+QUOTA = replace(DENIED, kind="quota", owner="organisation:group", label="monthly")
+
+
+@pytest.mark.parametrize(("wait", "told"), [(119.2, b"120"), (120.0, b"120"), (120.1, None), (86_400.0, None)])
+def test_nobody_is_told_to_sleep_until_a_quota_begins_anew(wait: float, told: bytes | None) -> None:
+    fault = fault_of(replace(QUOTA, retry_after_seconds=wait))
+    assert isinstance(fault, QuotaSpent)
+    headers = dict(fault.headers)
+    assert headers.get(b"retry-after") == told
+    assert headers[b"x-should-retry"] == b"false"
+    assert b"retry-after-ms" not in headers
+    assert fault.extra["scope"] == "organisation:group"
+    assert "anew at 2023-11-14T22:13:20.500+00:00" in fault.message
+
+
+def test_the_status_of_a_quota_is_the_limits() -> None:
+    assert [answer(fault_of(replace(QUOTA, status=status))).status for status in (429, 402)] == [429, 402]
+    assert answer(fault_of(QUOTA)).code == "insufficient_quota"
+
+
+def test_a_call_that_never_passes_is_not_worth_another_try() -> None:
+    fault = fault_of(replace(DENIED, never=True, retry_after_seconds=1e9))
+    assert isinstance(fault, RateLimited)
+    assert fault.headers == ((b"x-should-retry", b"false"),)

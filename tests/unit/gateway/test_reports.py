@@ -2,8 +2,10 @@
 
 import pytest
 
-from budgets.grant import MICRO, Grant, Scope
+from budgets.grant import Grant
+from budgets.ledger import Scope
 from budgets.limit import Limit
+from budgets.scope import MICRO
 from gateway.context import Planned
 from gateway.reports import answer_headers, budget, duration
 from policies.edit import DropMessages
@@ -51,7 +53,8 @@ def test_the_tightest_limit_of_each_kind_is_told() -> None:
         limit("kv_read_bytes", 5, 60),
     ]
     in_use = [100 * MICRO, 93 * MICRO - 1, 10 * MICRO, 3 * MICRO // 2, 4]
-    assert dict(budget(limits, in_use)) == {
+    terms = Scope("acme", tuple(limits)).standing(0).terms
+    assert dict(budget(terms, in_use, 0)) == {
         b"x-ratelimit-limit-requests": b"60",
         b"x-ratelimit-remaining-requests": b"58",
         b"x-ratelimit-reset-requests": b"1.5s",

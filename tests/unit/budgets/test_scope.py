@@ -1,0 +1,64 @@
+"""Names in the store: one hash tag a tree, no two limits in one bucket, and windows that change by themselves."""
+
+from redis.crc import key_slot
+
+from budgets.limit import Limit
+from budgets.scope import Owner, Scope
+
+RATE = Limit(name="rate", dimension="requests", amount=6, per_seconds=60)
+DAILY = Limit(name="daily", dimension="total_tokens", amount=100, every="day", hardness="strict", mode="shadow")
+AT_ONCE = Limit(name="at-once", dimension="concurrent_calls", amount=3)
+
+
+def test_every_kind_is_told_to_the_scripts_in_its_own_words() -> None:
+    standing = Scope("acme", (RATE, DAILY, AT_ONCE)).standing(86_400 * 3 + 5)
+    assert standing.lines.splitlines() == [
+        "rate:requests r 6000000 6000000 60000000 10",
+        "daily:total_tokens:day:1970-01-04 q 100000000 259200000000 345600000000 01",
+        "at-once:concurrent_calls c 3 0 0 10",
+    ]
+    assert standing.keys == (
+        "kvgate:1:{acme}:buckets",
+        "kvgate:1:{acme}:leases",
+        "kvgate:1:{acme}:stale",
+        "kvgate:1:{acme}:slots:at-once:concurrent_calls",
+    )
+
+
+def test_all_levels_share_a_slot_and_no_two_a_bucket() -> None:
+    scope = Scope("acme", (), organisation="group")
+    owners = (
+        Owner("organisation", "group", "organisation/group/"),
+        scope.owner,
+        Owner("key", "main", "key/acme/main/"),
+        Owner("session", "s-1", "session/acme/s-1/"),
+    )
+    for owner in owners:
+        scope = scope.joined_by((RATE, AT_ONCE), owner)
+    standing = scope.standing(0)
+    assert {key_slot(key.encode()) for key in standing.keys} == {key_slot(b"group")}
+    assert len({terms.bucket for terms in standing.terms}) == 8
+    assert len({*standing.keys}) == 3 + 4
+    labels = [terms.owner.label for terms in standing.terms[::2]]
+    assert labels == ["organisation:group", "tenant:acme", "key:main", "session:s-1"]
+
+
+def test_two_tenants_of_an_organisation_do_not_share() -> None:
+    buckets = [Scope(name, (RATE,), organisation="group").standing(0).terms[0].bucket for name in ("a", "b")]
+    assert buckets == ["tenant/a/rate:requests", "tenant/b/rate:requests"]
+
+
+def test_terms_are_made_anew_only_when_a_window_has_ended() -> None:
+    scope = Scope("acme", (RATE, DAILY))
+    first = scope.standing(100)
+    assert scope.standing(86_399.9) is first
+    assert scope.standing(86_400).terms[1].bucket == "daily:total_tokens:day:1970-01-02"
+    assert scope.standing(100).lines == first.lines, "a clock that is set back is followed"
+    rates = Scope("acme", (RATE,))
+    assert rates.standing(0) is rates.standing(1e12)
+
+
+def test_a_changed_amount_keeps_the_bucket() -> None:
+    more = DAILY.model_copy(update={"amount": 500, "time_zone": "Europe/Paris"})
+    before, after = (Scope("acme", (limit,)).standing(50_000).terms[0].bucket for limit in (DAILY, more))
+    assert before == after
