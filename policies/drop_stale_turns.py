@@ -25,7 +25,8 @@ class DropStaleTurns(BaseModel):
         """`draft` with the stale turns dropped, and with them all that waits for a step."""
         if idle_seconds < self.gap_seconds:
             return draft
-        starts = [turn.start for turn in draft.frame.conversation.turns()[1:]]
+        turns = draft.frame.conversation.turns()[1:]
+        starts = [turn.start for turn in turns if turn.start not in draft.frame.pinned]
         latest = starts[-self.keep_turns] if len(starts) >= self.keep_turns else 0
         cut = max((start for start in draft.frame.cuts if start <= latest), default=0)
         return draft.stepped().with_cut(cut, self.kind)

@@ -46,10 +46,10 @@ class Move(NamedTuple):
 class KeepRecentTurns(BaseModel):
     """Keep the instructions, the task with its answer and the recent turns; drop the turns between.
 
-    By turns, the first not counted: of more than `high_water_turns` (default twice `turns`) the latest `turns` stay.
-    By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default three quarters of it),
-    even if fewer than `turns` stay. The latest turn always stays. Without any mark, only a prompt that would be refused
-    is cut.
+    By turns, the first and pinned ones not counted: of more than `high_water_turns` (default twice `turns`) the latest
+    `turns` stay. By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default three
+    quarters of it), even if fewer than `turns` stay. The latest turn always stays. Without any mark, only a prompt that
+    would be refused is cut.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,8 +121,10 @@ class KeepRecentTurns(BaseModel):
 
 
 def _recent(draft: Draft) -> list[int]:
-    """Where the turns in the window start, the first turn of all not among them."""
-    return [turn.start for turn in draft.frame.conversation.turns()[1:] if turn.start >= draft.cut]
+    """Where the turns in the window start that could be dropped; neither the first of all nor pinned ones count."""
+    pinned = draft.frame.pinned
+    starts = (turn.start for turn in draft.frame.conversation.turns()[1:])
+    return [start for start in starts if start >= draft.cut and start not in pinned]
 
 
 def _cut_by_tokens(before: int, total: int, moves: list[Move], water: Water) -> int:

@@ -17,8 +17,8 @@ from policies.trimmed_text import render, whole
 Count = Callable[[str], int]
 
 TRIES = 6
-FOLDED_SHARE = 0.9
-"""Folding that leaves more than this share of a text is not worth its markers."""
+FOLDED_CHARACTERS = 64
+"""Folding that saves fewer characters is not worth its markers."""
 
 GOOD_SHARE = 0.9
 """A search ends when this share of the budget is used."""
@@ -64,9 +64,9 @@ def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Cou
 
 
 def _fit_excerpt(message: Message, form: Form, budget: int, head_share: float, count: Count) -> Fit | None:
-    """Head and tail of a text, its repeated lines folded if that makes it notably shorter."""
+    """Head and tail of a text, its repeated lines folded if that makes it shorter."""
     short = folded(message.text) if form == "text" else message.text
-    if len(short) > FOLDED_SHARE * len(message.text):
+    if len(short) + FOLDED_CHARACTERS > len(message.text):
         return _fit_spans(message, message.text, form, budget, head_share, count)
     whole_trim = _trim(message, "folded")
     tokens = count(whole(short)) if len(short) <= budget * TOKEN_CHARACTERS else budget + 1

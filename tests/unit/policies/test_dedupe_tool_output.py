@@ -143,6 +143,36 @@ def test_a_fresh_copy_does_not_point_to_what_was_cut_for_its_age() -> None:
     assert texts(longer, done)[-1] == FILE
 
 
+def test_of_two_old_copies_cut_alike_the_later_points_to_the_earlier_and_unlike_ones_stand() -> None:
+    parts = [*read("a", FILE, "x"), *read("b", FILE, "y"), user(), says(), user(), says(), user()]
+    old = TrimToolOutput(max_tokens=64, age_turns=1)
+    kept = texts(conversation(*parts), planned(conversation(*parts), [old, DEDUPE], cold=True))
+    assert kept[0] != FILE and "same output" in kept[1]
+    fresh = conversation(*parts[:4], user(), says(), *read("b", FILE, "y"))
+    kept = texts(fresh, planned(fresh, [old, DEDUPE], cold=True))
+    assert kept[0] != FILE and kept[1] == FILE
+
+
+def test_what_must_stay_is_not_outdated() -> None:
+    """The first turn has no closing answer, so all of it stays: what it read is its own."""
+    talk = conversation(*read("a", FILE)[:3], *read("b", OTHER), user())
+    assert planned(talk, [DEDUPE], cold=True).edits == ()
+
+
+def test_after_a_stand_in_later_copies_point_to_it_from_memory_too() -> None:
+    """The later copy points to the one that stood in for an old reading, and stands in for that one in turn."""
+    old = TrimToolOutput(max_tokens=64, age_turns=4)
+    head = [user(), says(), *read("a", FILE, "x"), *read("b", FILE, "y"), *read("c", FILE, "z")]
+    talk = conversation(*head, user(), says(), user())
+    first = planned(talk, [DEDUPE, old], cold=True)
+    kept = texts(talk, first)
+    assert kept[0] not in (FILE, kept[2]) and kept[1] == FILE and "same output" in kept[2]
+    memory = Memory.loads(first.memory.dumps())
+    window = KeepRecentTurns(turns=3, high_water_turns=4)
+    later = planned(talk, [window], memory, len(talk.messages))
+    assert texts(talk, later) == [FILE]
+
+
 def test_tools_can_be_left_out_and_short_outputs_stay() -> None:
     talk = conversation(*read("a", FILE), *read("b", FILE, "b"), *read("c", "ok"), *read("d", "ok"))
     assert planned(talk, [DedupeToolOutput(min_tokens=64, tools=Tools(exclude=("loo*",)))]).edits == ()

@@ -58,6 +58,13 @@ def test_pins_hold_while_edits_are_in_force_and_change_in_the_cold() -> None:
     assert again.edits == first.edits != cold.edits
 
 
+def test_pinned_turns_do_not_count_for_the_window() -> None:
+    """Else a few pins would hold the count above the mark, and the window would move with every turn."""
+    window, pin = KeepRecentTurns(turns=1, high_water_turns=3), Pin(markers=("Step 1?", "Step 2?", "Step 3?"))
+    done = plan(TALK, [window, pin], EMPTY, count)
+    assert isinstance(done, Plan) and done.edits == ()
+
+
 def test_a_pin_must_pin_something() -> None:
     for settings in ({}, {"markers": ("",)}):
         with pytest.raises(ValidationError):

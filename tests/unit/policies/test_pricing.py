@@ -82,6 +82,17 @@ def test_only_the_part_that_pays_is_done() -> None:
     assert all(ats == found[-1][len(found[-1]) - len(ats) :] for ats in found)
 
 
+def test_what_is_computed_again_is_what_stands_behind() -> None:
+    """An output near the end may go where one at the beginning may not."""
+    for at, pays_there in ((1, False), (8, True)):
+        parts = [part for number in range(10) for part in turn(number, 900 if number == at else 30)]
+        talk = conversation(system(), *parts, user("x" * 20_000))
+        old = TrimToolOutput(max_tokens=64, age_turns=1, min_removed_tokens=100)
+        done = plan(talk, [old], EMPTY, count, known_messages=41, pricing=with_decode(600))
+        assert isinstance(done, Plan)
+        assert (done.edits != ()) == pays_there
+
+
 def test_without_prices_and_in_the_cold_every_step_pays() -> None:
     before = Draft(Frame(TALK), known=41)
     after = before.with_cut(37)

@@ -11,7 +11,7 @@ from policies.frame import Frame
 from policies.trim_tool_output import Tools, TrimToolOutput
 from policies.trimmed import Trimmed
 from policies.trimmed_text import render
-from tests.unit.policies.conversations import Counter, calling, conversation, count, message, result, user
+from tests.unit.policies.conversations import Counter, calling, conversation, count, message, result, says, user
 
 POLICY = TrimToolOutput(max_tokens=200)
 LOG = "".join(f"{number:05} all is well with this part\n" for number in range(3000))
@@ -116,6 +116,23 @@ def test_json_of_too_many_keys_becomes_an_excerpt_in_json() -> None:
 
 def test_a_json_string_stays_a_string() -> None:
     assert isinstance(json.loads(text_of(json.dumps("word " * 5000))), str)
+
+
+def test_lines_that_repeat_are_folded_and_nothing_else_is_lost() -> None:
+    text = "start\n" + "retrying\n" * 900 + "".join(f"{number} fine\n" for number in range(40))
+    assert text_of(text) == text.replace("retrying\n" * 900, "retrying [kvgate: this line x 900]\n")
+    longer = text_of("start\n" + "retrying\n" * 900 + LOG)
+    assert longer.startswith("start\nretrying [kvgate: this line x 900]\n") and "left out here" in longer
+
+
+def test_old_outputs_are_cut_in_a_step_only() -> None:
+    old = TrimToolOutput(max_tokens=200, age_turns=1)
+    talk = conversation(user(), calling("a"), result("a", LOG), says(), user(), calling("b"), result("b", LOG), says())
+    assert old.revise(Draft(Frame(talk), known=8), count).trimmed == {}
+    assert old.revise(Draft(Frame(talk)), count).trimmed == {}
+    assert old.revise(Draft(Frame(talk), known=8, open=True), count).trimmed.keys() == {2}
+    assert old.revise(Draft(Frame(talk), known=8), count).stepped().trimmed.keys() == {2}
+    assert old.revise(Draft(Frame(talk), known=8), count).stepped(3).trimmed == {}
 
 
 def test_no_cut_inside_a_grapheme() -> None:
