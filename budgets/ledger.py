@@ -12,8 +12,9 @@ from typing import Final, cast
 
 from budgets.grant import Amounts, Balance, Denied, Grant, Misdated, denial
 from budgets.limit import Dimension
+from budgets.record import Entry, encoded
 from budgets.scope import MICRO, Scope, Standing, Terms
-from budgets.script import RunScript, Script, Step
+from budgets.script import Argument, RunScript, Script, Step
 
 __all__ = [
     "Amounts",
@@ -57,15 +58,19 @@ def reserving(
     return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked, standing))
 
 
-def settling(grant: Grant, amounts: Amounts) -> Step[bool]:
-    """Charge what was used in place of what was reserved; false if that has been done already.
+def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step[bool]:
+    """Charge what was used in place of what was reserved, and record it; false if that has been done already.
 
-    A local grant was never reserved in the store: its use is charged now.
+    A local grant was never reserved in the store: its use is charged now. So is nothing of a grant without limits.
     """
     standing = grant.stands
     used = [str(amounts.get(terms.dimension, 0) * terms.scale) for terms in standing.terms if terms.entry]
-    args = (grant.lease, int(grant.local), _GRACE_US, standing.lines, " ".join(used))
-    return Step(_SETTLE, standing.keys, args, _settled)
+    unreserved = int(grant.local or not standing.terms)
+    args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.lines, " ".join(used)]
+    if entry is None:
+        return Step(_SETTLE, standing.keys, args, _settled)
+    args += (entry.keep, encoded(entry.record))
+    return Step(_SETTLE, (*standing.keys, entry.stream), args, _settled)
 
 
 def unlimited(scope: Scope, amounts: Amounts) -> Grant:
@@ -89,11 +94,11 @@ async def reserve(
     return found
 
 
-async def settle(run: RunScript, grant: Grant, amounts: Amounts) -> bool:
+async def settle(run: RunScript, grant: Grant, amounts: Amounts, entry: Entry | None = None) -> bool:
     """`settling` on its own."""
-    if not grant.scope.limits:
+    if not grant.scope.limits and entry is None:
         return False
-    step = settling(grant, amounts)
+    step = settling(grant, amounts, entry)
     return step.read(await run(step.script, step.keys, step.args))
 
 

@@ -34,6 +34,7 @@ class Effective:
     models: frozenset[str]
     organisation: str | None = None
     organisation_budgets: tuple[Limit, ...] = ()
+    usage_records: int = 0
 
 
 def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Limit, ...] = ()) -> Effective:
@@ -52,6 +53,7 @@ def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Li
         models=models,
         organisation=tenant.organisation,
         organisation_budgets=shared,
+        usage_records=tier.usage_records if tenant.usage_records is None else tenant.usage_records,
     )
 
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from config.secret import SECRET
 from config.section import ModelName, Name, NamedSection, Section
-from config.tiers import Budgets, Context, MaxTokens, Policies, Priority, Session
+from config.tiers import Budgets, Context, MaxTokens, Policies, Priority, Session, UsageRecords
 
 HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -50,4 +50,5 @@ class Tenant(NamedSection):
     policies: Policies | None = None
     session: Session | None = None
     budgets: Budgets | None = None
+    usage_records: UsageRecords | None = None
     priority: Priority | None = None

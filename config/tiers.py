@@ -68,6 +68,7 @@ class Session(Section):
     budgets: Budgets = ()
 
 
+UsageRecords = Annotated[Count, Field(description="How many settled calls of a tenant are kept, about; 0: none.")]
 Priority = Annotated[int, Field(ge=-1_000, le=1_000, description="Lower runs first, as vLLM reads it.")]
 
 
@@ -79,4 +80,5 @@ class Tier(NamedSection):
     policies: Policies = ()
     session: Session = Session()
     budgets: Budgets = ()
+    usage_records: UsageRecords = 100_000
     priority: Priority = 0

@@ -7,7 +7,7 @@ state of its own. The tenants' port opens last and closes first.
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -118,6 +118,27 @@ async def first_snapshot(configuring: Configuring, config: Config) -> Snapshot:
         return await configuring.snapshot(config)
     except (ValueError, OSError) as error:
         raise StartError(f"the configuration cannot be used here: {error}") from error
+
+
+@asynccontextmanager
+async def using(settings: Settings) -> AsyncIterator[Store]:
+    """The store of a gateway, for a command that reads it: the operator's, or the embedded one that runs already.
+
+    Raises `StartError` or `StoreError`.
+    """
+    url = settings.store_url
+    try:
+        with embedded.joined(settings.data_dir / "store") if url is None else nullcontext(url) as at:
+            tasks = Tasks()
+            store = await Store.connect(at, tasks, StoreSettings(call_timeout_seconds=1.0))
+            try:
+                yield store
+            finally:
+                store.close()
+                await tasks.close()
+    except StoreUnavailable as error:
+        hint = "start the gateway" if url is None else "start it"
+        raise StartError(f"{error}; {hint}, or set KVGATE_STORE_URL") from error
 
 
 async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -> Store:

@@ -14,6 +14,7 @@ import msgspec
 from budgets import ledger
 from budgets.allowance import LocalAllowance
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
+from budgets.record import Entry, Record, stream_of
 from budgets.script import Step, both
 from budgets.usage import Usage
 from gateway import digests, sessions
@@ -83,7 +84,9 @@ class Books:
             own_tokens = passage.planned.own_tokens if passage.planned else None
             self._forecast.learn(passage.call, service, used, own_tokens)
         amounts = service.amounts(used, passage.call.choices) if used is not None else {}
-        settling = ledger.settling(opened.grant, amounts) if opened.grant.scope.limits else None
+        entry = entry_of(passage, opened.session.id, used) if used is not None else None
+        limited = opened.grant.scope.limits or entry is not None
+        settling = ledger.settling(opened.grant, amounts, entry) if limited else None
         saving = self._saving(passage, opened, used) if used is not None else None
         await self._undone(opened.lost)
         try:
@@ -163,6 +166,28 @@ class Books:
             begins_turn=role_of(passage.call.messages[-1]) == "user",
         )
         return sessions.saving(opened.session, progress, passage.service.session_limits)
+
+
+def entry_of(passage: Passage, session: str, used: Usage) -> Entry | None:
+    """The record of a call, for the stream of its tenant; None if the tier keeps none."""
+    service, delivery = passage.service, passage.delivery
+    caller, may = service.caller, service.caller.may
+    if not may.usage_records:
+        return None
+    record = Record(
+        tenant=caller.tenant,
+        key=caller.key,
+        session=session,
+        model=service.model.name,
+        pool=delivery.pool,
+        outcome=delivery.outcome,
+        source=used.source,
+        prefill_tokens=used.prefill_tokens,
+        cached_tokens=used.cached_tokens,
+        decode_tokens=used.decode_tokens,
+        kv_read_bytes=passage.kv_read_bytes(used),
+    )
+    return Entry(stream_of(caller.tenant, may.organisation), may.usage_records, record)
 
 
 def session_id(call: Call, service: Service, headers: Mapping[bytes, bytes], names: tuple[bytes, ...]) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -21,8 +22,8 @@ from config.model import Config
 from config.problems import ConfigError
 from config.settings import Settings, from_environment
 from gateway import demo as demonstration
-from gateway import explain
-from gateway.app import Gateway, StartError, running
+from gateway import explain, usage_report
+from gateway.app import Gateway, StartError, running, using
 from gateway.embedded import EmbeddedError
 from gateway.errors import Fault
 from gateway.logs import configure
@@ -30,6 +31,7 @@ from gateway.reloading import Reloading
 from gateway.secret import SecretError
 from gateway.store import StoreError
 from gateway.supervisor import PARENT_PIPE, supervising
+from gateway.usage_report import COLUMNS
 
 COMMANDS = "kvgate.commands"
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
@@ -111,6 +113,34 @@ def plan(
         typer.echo(asyncio.run(explain.edits(loaded, tenant, body)))
     except Fault as fault:
         stop(fault.message)
+
+
+@app.command()
+def usage(
+    config: File = Path("kvgate.yaml"),
+    tenant: Annotated[str | None, typer.Option(help="Of this tenant only.")] = None,
+    since: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The first day (UTC).")] = None,
+    until: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last day (UTC).")] = None,
+    by: Annotated[str, typer.Option(help=f"Columns to sum up by, '' for every call: {', '.join(COLUMNS)}.")] = (
+        "tenant,model,day"
+    ),
+    form: Annotated[usage_report.Format, typer.Option("--format", help="csv or jsonl.")] = "csv",
+) -> None:
+    """Report what was charged, from the records of settled calls."""
+    settings, loaded = process_settings(), configuration(config)
+    if tenant is not None and tenant not in loaded.tenants:
+        stop(f"there is no tenant {tenant!r}; known: {', '.join(loaded.tenants) or 'none'}")
+    columns = [name for name in COLUMNS if name in by.split(",")]
+    if unknown := {name for name in by.split(",") if name} - {*columns}:
+        stop(f"--by {', '.join(sorted(unknown))}: choose from {', '.join(COLUMNS)}")
+
+    async def told() -> None:
+        async with using(settings) as store:
+            span = usage_report.Span.of_days(since, until)
+            for line in await usage_report.report(loaded, store, tenant, span, columns, form):
+                typer.echo(line)
+
+    run(told())
 
 
 def main() -> None:

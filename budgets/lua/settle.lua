@@ -2,7 +2,8 @@
 -- nothing.
 --
 -- ARGV: lease as it was reserved, 1 if it never was (the store was away then), grace us, terms (a line a limit),
---       amounts used, in the order of the lease
+--       amounts used, in the order of the lease, and for a record how many to keep and the record; its stream is the
+--       last of the keys
 -- Gives: 1, or 0 if it was settled already.
 
 local lease, unreserved, grace_us = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
@@ -30,6 +31,15 @@ for _, limit in ipairs(limits) do
     last_us = math.max(last_us, put(limit, used, grace_us))
   end
 end
-write(known)
-live({buckets, stale}, last_us - now_us)
+if #limits > 0 then
+  write(known)
+  live({buckets, stale}, last_us - now_us)
+end
+
+local KEEP, RECORD, RECORD_TTL_US = 6, 7, 400 * 86400 * 1000000
+if ARGV[RECORD] then
+  local stream = KEYS[#KEYS]
+  redis.call('XADD', stream, 'MAXLEN', '~', ARGV[KEEP], '*', 'r', ARGV[RECORD])
+  live({stream}, RECORD_TTL_US)
+end
 return 1

@@ -1,0 +1,58 @@
+"""The record of a settled call, as it stands in its tenant's stream.
+
+Rule: numbers and names only, no text of a request. A record is a JSON array, so that a hundred thousand of them are
+small; fields are only ever added at its end, and `version` says what they mean.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+FIELD: Final = "r"
+"""The one field of an entry of the stream; the time of a record is its entry's id."""
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """What one call used. `label`: for whom, as of now always the client. `source`: who counted the tokens."""
+
+    tenant: str
+    key: str
+    session: str
+    model: str
+    pool: str
+    outcome: str
+    source: Literal["engine", "estimated"]
+    prefill_tokens: int
+    cached_tokens: int
+    decode_tokens: int
+    kv_read_bytes: int
+    label: str = "client"
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record on its way into the stream `stream`, which keeps about `keep` of them."""
+
+    stream: str
+    keep: int
+    record: Record
+
+
+_DECODER = msgspec.json.Decoder(Record)
+_ENCODER = msgspec.json.Encoder()
+
+
+def encoded(record: Record) -> bytes:
+    return _ENCODER.encode(record)
+
+
+def decoded(data: bytes) -> Record:
+    """Raises `msgspec.DecodeError` for what is no record."""
+    return _DECODER.decode(data)
+
+
+def stream_of(tenant: str, organisation: str | None) -> str:
+    """The key of a tenant's stream, under the hash tag of its budgets."""
+    return f"kvgate:1:{{{organisation or tenant}}}:usage:{tenant}"

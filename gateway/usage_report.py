@@ -1,0 +1,123 @@
+"""`kvgate usage`: what was used, read from the streams of settled calls, call by call or summed up.
+
+Rule: what the streams hold is what was charged; nothing is worked out anew. A stream keeps so many records as its tier
+says, so a report goes back as far as they do.
+"""
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal, cast, get_args
+
+import msgspec
+
+from budgets.record import Record, decoded, stream_of
+from config.model import Config
+from config.tenants import Tenant
+from gateway.store import Store
+
+Column = Literal["tenant", "key", "session", "model", "pool", "label", "outcome", "source", "day"]
+Format = Literal["csv", "jsonl"]
+Row = Mapping[str, str | int]
+
+COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
+SUMS: Final = ("prefill_tokens", "cached_tokens", "decode_tokens", "kv_read_bytes")
+PAGE: Final = 1_000
+PAGE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From the first millisecond to the last, both since 1970 and both included; None: as far as there is."""
+
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    @classmethod
+    def of_days(cls, since: datetime | None, until: datetime | None) -> "Span":
+        """Whole days of UTC; `until` is the last of them."""
+        day_ms = 86_400_000
+        return cls(None if since is None else _ms(since), None if until is None else _ms(until) + day_ms - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A record and when it was settled, in milliseconds since 1970."""
+
+    at_ms: int
+    record: Record
+
+    def column(self, name: Column) -> str:
+        if name == "day":
+            return _moment(self.at_ms).date().isoformat()
+        return cast("str", getattr(self.record, name))
+
+
+async def settled(store: Store, tenants: Sequence[Tenant], span: Span) -> AsyncIterator[Settled]:
+    """Every record of these tenants in a span, a tenant at a time, the oldest first."""
+    for tenant in tenants:
+        stream, first = stream_of(tenant.name, tenant.organisation), str(span.first_ms or "-")
+        last = "+" if span.last_ms is None else str(span.last_ms)
+        while page := await _page(store, stream, first, last):
+            for id, fields in page:
+                yield Settled(int(id.partition(b"-")[0]), decoded(fields[1]))
+            first = f"({page[-1][0].decode()}"
+
+
+async def _page(store: Store, stream: str, first: str, last: str) -> list[tuple[bytes, list[bytes]]]:
+    reply = await store.command("XRANGE", stream, first, last, "COUNT", PAGE, key=stream, timeout_seconds=PAGE_SECONDS)
+    return cast("list[tuple[bytes, list[bytes]]]", reply)
+
+
+async def summed(calls: AsyncIterator[Settled], by: Sequence[Column]) -> list[Row]:
+    """A row for each combination of the columns, in order, with calls and sums."""
+    totals: defaultdict[tuple[str, ...], list[int]] = defaultdict(lambda: [0] * (1 + len(SUMS)))
+    async for call in calls:
+        total = totals[tuple([call.column(name) for name in by])]
+        for at, value in enumerate((1, *(getattr(call.record, name) for name in SUMS))):
+            total[at] += value
+    return [dict(zip((*by, "calls", *SUMS), (*key, *total), strict=True)) for key, total in sorted(totals.items())]
+
+
+async def single(calls: AsyncIterator[Settled]) -> list[Row]:
+    """A row for each call."""
+    return [
+        {"at": _moment(call.at_ms).isoformat(timespec="milliseconds"), **msgspec.structs.asdict(call.record)}
+        async for call in calls
+    ]
+
+
+def written(rows: Sequence[Row], form: Format) -> Iterator[str]:
+    """The rows as lines of CSV with a head, or of JSON."""
+    if form == "jsonl":
+        for row in rows:
+            yield msgspec.json.encode(row).decode()
+    elif rows:
+        yield _line(rows[0])
+        yield from (_line(row.values()) for row in rows)
+
+
+async def report(
+    config: Config, store: Store, tenant: str | None, span: Span, by: Sequence[Column], form: Format
+) -> list[str]:
+    """The lines of a report about one tenant or all of them; no columns: one line a call."""
+    tenants = list(config.tenants.values()) if tenant is None else [config.tenants[tenant]]
+    calls = settled(store, tenants, span)
+    return list(written(await summed(calls, by) if by else await single(calls), form))
+
+
+def _line(values: Iterable[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(values)
+    return line.getvalue()
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def _ms(day: datetime) -> int:
+    return int(day.replace(tzinfo=UTC).timestamp() * 1000)
