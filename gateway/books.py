@@ -29,6 +29,7 @@ from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
 from gateway.service import Service
 from gateway.sessions import Progress, Saved, Session, Sessions
+from gateway.statements import Statements
 from gateway.store import Store, StoreError
 from gateway.tenants import Caller
 from policies.memory import EMPTY, Memory
@@ -53,6 +54,7 @@ class Books:
     def __init__(self, store: Store, metrics: Metrics, forecast: Forecast) -> None:
         self._store = store
         self._sessions = Sessions(store)
+        self.statements = Statements(store)
         self._metrics = metrics
         self._forecast = forecast
         self._local = LocalAllowance()

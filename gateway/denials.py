@@ -13,6 +13,7 @@ from gateway.errors import Fault, Headers, QuotaSpent, RateLimited, StoreDown
 
 LONGEST_WAIT_SECONDS: Final = 120
 """Beyond this no client is told when to come back: some would sleep until then."""
+LAST_SECONDS: Final = datetime.max.replace(tzinfo=UTC).timestamp() - 1
 RETRY: Final = (b"x-should-retry", b"true")
 NO_RETRY: Final = (b"x-should-retry", b"false")
 
@@ -28,7 +29,7 @@ def fault_of(denied: Denied) -> Fault:
         return RateLimited(message, headers=(NO_RETRY,), extra=_extra(denied))
     if denied.kind == "quota":
         soon: Headers = (_seconds(wait),) if wait <= LONGEST_WAIT_SECONDS else ()
-        message = f"{_said('Quota', denied)} It begins anew at {_time(denied.resets_at)}."
+        message = f"{_said('Quota', denied)} It begins anew at {moment(denied.resets_at)}."
         spent = QuotaSpent(message, headers=(*soon, NO_RETRY), extra=_extra(denied))
         spent.status = denied.status
         return spent
@@ -51,7 +52,7 @@ def _extra(denied: Denied) -> dict[str, object]:
         "limit": denied.limit,
         "used": denied.used,
         "requested": denied.requested,
-        "resets_at": _time(denied.resets_at),
+        "resets_at": moment(denied.resets_at),
     }
 
 
@@ -59,5 +60,6 @@ def _seconds(wait: float) -> tuple[bytes, bytes]:
     return b"retry-after", b"%d" % math.ceil(wait)
 
 
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as answers have it; what is further off than a calendar reaches is its last day."""
+    return datetime.fromtimestamp(min(seconds, LAST_SECONDS), UTC).isoformat(timespec="milliseconds")

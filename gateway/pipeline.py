@@ -63,6 +63,10 @@ class Pipeline:
             self._measure.ended(passage, passage.delivery.outcome, used)
             await self._books.close(passage, opened, used)  # 9 close
 
+    async def statement(self, snapshot: Snapshot, request: Request) -> bytes:
+        """How the caller's own limits stand; costs no engine. Raises `NotAuthenticated` or `StoreDown`."""
+        return await self._books.statements.of(snapshot.tenants.identify(request.headers))
+
     async def _through(
         self, snapshot: Snapshot, passage: Passage, opened: Opened, request: Request, responder: Responder
     ) -> None:

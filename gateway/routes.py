@@ -36,6 +36,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 }
 LATER: Final = frozenset({"/v1/responses", "/v1/messages"})
 MODELS: Final = "/v1/models"
+USAGE: Final = "/v1/usage"
+READING: Final = ("GET", "HEAD")
 PROBES: Final = {"/healthz": "ok", "/readyz": "ready"}
 """Also on this port, for load balancers that know no other."""
 PLAIN: Final[Dialect] = DIALECTS["/v1/chat/completions"]
@@ -70,6 +72,9 @@ class Routes:
             if dialect is not None and request.method == "POST":
                 require_json(request)
                 await self._pipeline.serve(self._snapshot(), dialect, request, request_id, responder)
+            elif path == USAGE and request.method in READING:
+                stated = await self._pipeline.statement(self._snapshot(), request)
+                responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], stated)
             else:
                 self._look_up(request, path, request_id, responder)
         except Fault as fault:
@@ -95,9 +100,9 @@ class Routes:
             raise errors.RouteNotFound(f"{path} is not served yet; use /v1/chat/completions.")
         if path in DIALECTS:
             raise errors.MethodNotAllowed(f"{path} takes POST only.", headers=((b"allow", b"POST"),))
-        if probe is None and path != MODELS and not path.startswith(f"{MODELS}/"):
+        if probe is None and path not in (MODELS, USAGE) and not path.startswith(f"{MODELS}/"):
             raise errors.RouteNotFound("There is no such path here.")
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in READING:
             raise errors.MethodNotAllowed(f"{request.path} takes GET only.", headers=((b"allow", b"GET, HEAD"),))
         if probe is None:
             responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], self._models(request, path))

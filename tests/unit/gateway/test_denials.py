@@ -65,3 +65,7 @@ def test_a_call_that_never_passes_is_not_worth_another_try() -> None:
     fault = fault_of(replace(DENIED, never=True, retry_after_seconds=1e9))
     assert isinstance(fault, RateLimited)
     assert fault.headers == ((b"x-should-retry", b"false"),)
+
+
+def test_a_reset_beyond_the_calendar_is_its_last_day() -> None:
+    assert fault_of(replace(DENIED, resets_at=1e18)).extra["resets_at"] == "9999-12-31T23:59:59.000+00:00"

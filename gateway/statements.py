@@ -1,0 +1,72 @@
+"""`GET /v1/usage`: how the caller's own limits stand.
+
+Rule: a caller sees the limits of its key, its tenant and its organisation, and nothing of anybody else's. An answer may
+be a second old, so that whoever asks without end does not keep the store busy.
+"""
+
+from typing import Final
+
+import msgspec
+
+from budgets.grant import Misdated
+from budgets.scope import Scope
+from budgets.statement import Account, stating
+from gateway.clock import Clock, monotonic, wall
+from gateway.denials import moment
+from gateway.errors import StoreDown
+from gateway.scoping import levels
+from gateway.store import Store, StoreError
+from gateway.tenants import Caller
+
+FRESH_SECONDS: Final = 1.0
+RETRY: Final = ((b"retry-after", b"1"),)
+
+
+class Statements:
+    """Tells callers how their limits stand; remembers one answer for each key of the configuration."""
+
+    def __init__(self, store: Store, clock: Clock = monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._told: dict[tuple[str, str], tuple[float, bytes]] = {}
+
+    async def of(self, caller: Caller) -> bytes:
+        """The answer's body. Raises `StoreDown`."""
+        known = self._told.get((caller.tenant, caller.key))
+        if known is not None and self._clock() - known[0] < FRESH_SECONDS:
+            return known[1]
+        body = msgspec.json.encode({"object": "list", "data": [line(each) for each in await self._accounts(caller)]})
+        self._told[caller.tenant, caller.key] = self._clock(), body
+        return body
+
+    async def _accounts(self, caller: Caller) -> tuple[Account, ...]:
+        scope = Scope(caller.tenant, (), organisation=caller.may.organisation)
+        for owner, limits in levels(caller):
+            scope = scope.joined_by(limits, owner)
+        found: tuple[Account, ...] | Misdated = Misdated(wall()) if scope.limits else ()
+        while isinstance(found, Misdated):
+            step = stating(scope, found.now_seconds)
+            try:
+                found = step.read(await self._store.run(step.script, step.keys, step.args))
+            except StoreError:
+                raise StoreDown("The budgets cannot be read now.", headers=RETRY) from None
+        return found
+
+
+def line(account: Account) -> dict[str, object]:
+    """One limit as JSON."""
+    limit = account.terms.limit
+    return {
+        "object": "limit",
+        "name": limit.label,
+        "scope": account.terms.owner.label,
+        "dimension": limit.dimension,
+        "model": limit.model,
+        "kind": limit.kind,
+        "mode": limit.mode,
+        "limit": limit.capacity,
+        "used": account.used,
+        "reserved": account.reserved,
+        "remaining": account.remaining,
+        "resets_at": moment(account.resets_at),
+    }
