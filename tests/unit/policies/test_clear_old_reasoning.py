@@ -94,6 +94,11 @@ def test_the_first_turn_is_not_torn_from_its_thoughts() -> None:
     assert cleared(plan(talk, [CLEAR], EMPTY, count, cold=True)) == []
 
 
+def test_a_first_turn_without_a_closing_answer_is_kept_whole_anyway_and_may_lose_its_thoughts() -> None:
+    first = (user(), calling("a", thinking=THOUGHT), result("a"), calling("b", thinking=THOUGHT))
+    assert cleared(plan(conversation(*first, user(), says(), user()), [CLEAR], EMPTY, count, cold=True)) == [1, 3]
+
+
 def test_sizes_tell() -> None:
     assert not ClearOldReasoning(min_removed_tokens=1000).may_act(1000)
     assert ClearOldReasoning(min_removed_tokens=1000).may_act(1001)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from policies.conversation import Conversation, Message
 from policies.dedupe_tool_output import DedupeToolOutput
+from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import apply
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
@@ -123,13 +124,29 @@ def test_a_copy_stands_in_as_its_original_was_trimmed() -> None:
 
 
 def test_a_window_reckons_with_what_it_brings_back() -> None:
-    parts = [system(), user(), says(), *read("a", FILE * 4)]
-    for number in range(4):
-        parts += read(f"b{number}", FILE * 4, f"b{number}")
+    """Without its first turn the prompt would not be shorter: the copy in the second takes that output's place."""
+    parts = [system(), user(), says(), *read("a", FILE * 4), *read("b", FILE * 4, "b"), *read("c", OTHER * 3, "c")]
+    talk = conversation(*parts, *read("d", "ok", "d"), user())
+    high = planned(talk, [DEDUPE]).sent_tokens - 1
+    done = planned(talk, [DEDUPE, KeepRecentTurns(high_water_tokens=high, low_water_tokens=1000)])
+    assert texts(talk, done) == [OTHER * 3, "ok"]
+    assert done.sent_tokens <= 1000
+
+
+def test_a_copy_that_stands_in_may_be_outdated_itself() -> None:
+    """The window speaks after the outputs were looked through; so they are looked through again."""
+    parts = [system(), user(), says(), *read("a", FILE, "x"), *read("b", FILE, "y"), *read("c", OTHER, "y")]
     talk = conversation(*parts, user())
-    window = KeepRecentTurns(high_water_tokens=1700, low_water_tokens=1650)
-    done = planned(talk, [DEDUPE, window])
-    assert done.sent_tokens <= 1650
+    done = planned(talk, [DEDUPE, KeepRecentTurns(turns=3, high_water_turns=3)], known=15)
+    assert ["superseded" in text or "made again" in text for text in texts(talk, done)] == [True, False]
+
+
+def test_in_one_step_an_output_cut_for_its_age_gets_no_pointers() -> None:
+    talk = conversation(user(), says(), *read("a", FILE, "x"), *read("b", FILE, "y"))
+    policies: list[Policy] = [TrimToolOutput(max_tokens=64, age_turns=1), DEDUPE, DropStaleTurns(keep_turns=9)]
+    done = plan(talk, policies, EMPTY, count, known_messages=10, idle_seconds=7200)
+    assert isinstance(done, Plan)
+    assert [text == FILE for text in texts(talk, done)] == [False, True]
 
 
 def test_a_fresh_copy_does_not_point_to_what_was_cut_for_its_age() -> None:
