@@ -5,12 +5,17 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from policies.cap_context import CapContext
+from policies.clear_old_reasoning import ClearOldReasoning
 from policies.conversation import Conversation, Message
+from policies.dedupe_tool_output import DedupeToolOutput
 from policies.edit import DropMessages, ReplaceText, apply
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, InForce, Memory, Trim
+from policies.pin import Pin
 from policies.plan import Plan, Refuse, may_act, plan
 from policies.policy import Policy
+from policies.repair import Repair
+from policies.strip import Strip
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
 from tests.unit.policies.conversations import Counter, calling, conversation, count, result, says, system, turn, user
@@ -18,6 +23,8 @@ from tests.unit.policies.conversations import Counter, calling, conversation, co
 TRIM = TrimToolOutput(max_tokens=200)
 KEEP = KeepRecentTurns(turns=2, high_water_turns=3)
 CAP = CapContext(limit_tokens=1000)
+OTHERS = (Strip(), Repair(), Pin(roles=("system",)), DedupeToolOutput(), ClearOldReasoning())
+OLD = TrimToolOutput(max_tokens=100, age_turns=2)
 LONG = "all is well here\n" * 400
 
 
@@ -151,6 +158,22 @@ def test_shadow_tells_only_what_it_would_add() -> None:
     assert {edit.policy for edit in done.shadow} == {"keep_recent_turns"}
 
 
+def test_standing_policies_hold_until_the_cold() -> None:
+    talk = conversation(system("now: 10:00\nBe brief."), *turn(0, 300), user())
+    first = planned(talk, [Strip()])
+    assert planned(talk, [], first.memory, 6).edits == first.edits
+    trimmed = planned(talk, [TRIM])
+    assert planned(talk, [TRIM, Strip()], trimmed.memory, 6).edits == trimmed.edits
+    assert planned(talk, [TRIM, Strip()], trimmed.memory, 6, cold=True).edits != trimmed.edits
+
+
+def test_a_limit_forces_what_waits_before_anyone_is_refused() -> None:
+    talk = conversation(system(), *turn(0, 600), *turn(1, 600), user())
+    old = TrimToolOutput(max_tokens=100, age_turns=1)
+    assert isinstance(plan(talk, [CAP], EMPTY, count, known_messages=9), Refuse)
+    assert [edit.policy for edit in planned(talk, [old, CAP], known_messages=9).edits] == ["trim_tool_output"] * 2
+
+
 def test_sizes_alone_tell_that_nothing_will_happen() -> None:
     assert not may_act([TRIM, KeepRecentTurns(turns=3), CAP], 300, 100, 5)
     assert may_act([TRIM], 300, 201, 1)
@@ -189,6 +212,8 @@ def breaks(parts: Sequence[Message], policies: Sequence[Policy], trigger_tokens:
         ([TrimToolOutput(max_tokens=1000), KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=10_000)], 3),
         ([KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=4_000)], 4),
         ([TrimToolOutput(max_tokens=1000), KeepRecentTurns(turns=3, high_water_turns=15)], 4),
+        ([*OTHERS, TrimToolOutput(max_tokens=1000), KeepRecentTurns(high_water_tokens=20_000)], 4),
+        ([*OTHERS, OLD, KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=10_000)], 4),
     ],
 )
 def test_forty_turns_with_tools_break_the_prefix_at_most_four_times(policies: list[Policy], at_most: int) -> None:
