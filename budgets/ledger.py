@@ -124,10 +124,14 @@ def _settled(reply: object) -> bool:
 
 
 def _taken(terms: Terms, amounts: Amounts, most: Amounts | None) -> tuple[int, int]:
-    """Micro-units reserved, and how many of them stay charged if the lease expires."""
-    asked = most if most is not None and terms.limit.hardness == "strict" else amounts
-    taken = asked.get(terms.dimension, 0) * terms.scale
-    return taken, min(taken, prompt_share(terms.dimension, amounts) * terms.scale)
+    """Micro-units reserved, and how many of them stay charged if the lease expires.
+
+    A strict limit keeps all of it: what a call that was given up may still have used must not take it above.
+    """
+    if terms.limit.hardness == "strict":
+        taken = (amounts if most is None else most).get(terms.dimension, 0) * terms.scale
+        return taken, taken
+    return amounts.get(terms.dimension, 0) * terms.scale, prompt_share(terms.dimension, amounts) * terms.scale
 
 
 def prompt_share(dimension: Dimension, amounts: Amounts) -> int:
