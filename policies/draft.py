@@ -1,23 +1,20 @@
 """A plan in the making: what has been done so far, and what waits for a step.
 
 Rule: a draft only grows. What has been sent before changes only in a step, when the engine's prefix is lost anyway or
-the loss pays; until then such edits are due and wait. All is folded into edits over the original in the end.
+the loss pays; until then such edits are due and wait. In the end all is folded into edits over the original.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from policies import window
 from policies.conversation import Message
 from policies.copies import Copy, families, promoted
-from policies.edit import ClearReasoning, DropMessages, Edit, ReplaceText
 from policies.frame import Frame
-from policies.memory import Cut, InForce, Trim
 from policies.trimmed import Trimmed
 
 WINDOW = "keep_recent_turns"
-CLEAR = "clear_old_reasoning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,61 +165,6 @@ class Draft:
         for due in self.dues:
             draft = due.make(draft, start)
         return draft
-
-    def edits(self) -> tuple[Edit, ...]:
-        """The edits over the original, in the order of the messages."""
-        found = [*self._drops(), *self._texts(), *self._clears(), *self._mended_calls()]
-        found.sort(key=lambda edit: edit.start if isinstance(edit, DropMessages) else edit.at)
-        return tuple(found)
-
-    def _drops(self) -> Iterator[DropMessages]:
-        frame, orphans = self.frame, self.frame.mends.orphans
-        for gone in window.dropped(self.cut, frame.pinned):
-            yield self._drop(self.cut_policy, gone)
-        for gone in window.runs(sorted(at for at in orphans if self.in_window(at))):
-            yield self._drop("repair", gone)
-
-    def _drop(self, policy: str, gone: range) -> DropMessages:
-        tokens = sum(self.messages[at].tokens for at in gone)
-        return DropMessages(policy, gone.start, gone.stop, self.messages[gone.stop].digest, tokens)
-
-    def _texts(self) -> Iterator[ReplaceText]:
-        mended = self.frame.mends.texts
-        for at in sorted(self.trimmed.keys() | self.copies.keys() | mended.keys()):
-            if not self.keeps(at):
-                continue
-            done = self.text_of(at)
-            if done is None:
-                yield mended[at]
-            else:
-                yield ReplaceText(done.policy, at, done.trim.digest, done.text, self.removed_tokens(at))
-
-    def _clears(self) -> Iterator[ClearReasoning]:
-        for at in sorted(self.cleared_messages):
-            if self.keeps(at):
-                message = self.messages[at]
-                yield ClearReasoning(CLEAR, at, message.digest, message.reasoning_tokens)
-
-    def _mended_calls(self) -> Iterator[Edit]:
-        calls = self.frame.mends.calls
-        yield from (edit for at in sorted(calls) if self.keeps(at) for edit in calls[at])
-
-    def in_force(self, standing: str) -> InForce:
-        """What must be remembered to make these edits again; nothing if there are none."""
-        if not self.edits():
-            return InForce()
-        trims = {(trim.digest, trim.form == "same"): trim for trim in self._trims()}
-        clears = any(self.keeps(at) for at in self.cleared_messages)
-        cut = self._border(self.cut, self.cut_policy)
-        return InForce(tuple(trims.values()), cut, self._border(self.cleared, CLEAR) if clears else None, standing)
-
-    def _trims(self) -> Iterator[Trim]:
-        for at in sorted(self.trimmed.keys() | self.copies.keys()):
-            if self.keeps(at) and (done := self.text_of(at)) is not None:
-                yield done.trim
-
-    def _border(self, at: int, policy: str) -> Cut | None:
-        return Cut(at, self.frame.prefix_digest(at + 1), policy) if at else None
 
 
 def reasoning_in(frame: Frame, turn: range) -> list[int]:

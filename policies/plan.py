@@ -18,6 +18,7 @@ from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import Edit
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, InForce, Memory
+from policies.outcome import edits, in_force
 from policies.policy import Policy
 from policies.pricing import Pricing, best_start
 from policies.replay import replayed
@@ -82,15 +83,16 @@ def plan(
     refusal = _refusal(enforced, draft.total_tokens)
     if refusal is not None:
         return refusal
-    edits = draft.edits()
-    done = Plan(edits, conversation.total_tokens, draft.total_tokens, Memory(draft.in_force(standing)))
+    made, remembered = _outcome(draft, standing)
+    done = Plan(made, conversation.total_tokens, draft.total_tokens, Memory(remembered))
     if len(enforced) < len(policies):
-        sent = set(edits)
+        sent = set(made)
         what_if, standing = _draft(conversation, policies, before.shadow, state)
+        more, remembered = _outcome(what_if, standing)
         done = replace(
             done,
-            memory=replace(done.memory, shadow=what_if.in_force(standing)),
-            shadow=tuple(edit for edit in what_if.edits() if edit not in sent),
+            memory=replace(done.memory, shadow=remembered),
+            shadow=tuple(edit for edit in more if edit not in sent),
             shadow_refusal=_refusal(policies, what_if.total_tokens),
         )
     same = next((known for known in (memory, EMPTY) if known == done.memory), done.memory)
@@ -130,18 +132,16 @@ def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int
             return policy.kind != "pin"
 
 
-def _draft(
-    conversation: Conversation, policies: Sequence[Policy], in_force: InForce, state: _State
-) -> tuple[Draft, str]:
+def _draft(conversation: Conversation, policies: Sequence[Policy], before: InForce, state: _State) -> tuple[Draft, str]:
     """The draft that the policies leave, and the standing ones as they are remembered."""
-    standing, remembered = _standing(policies, in_force)
-    draft = replayed(framed(conversation, standing), in_force, state.known, state.cold)
+    standing, remembered = _standing(policies, before)
+    draft = replayed(framed(conversation, standing), before, state.known, state.cold)
     limit = _limit(policies)
     for _ in range(ROUNDS):
         spoken = _spoken(replace(draft, dues=()), policies, limit, state)
-        before, draft = draft, _settled(spoken, limit, state.pricing)
+        last, draft = draft, _settled(spoken, limit, state.pricing)
         # After a step those who spoke first may have more to say: what went had copies, what was due is free.
-        if draft == before or (draft is spoken and not draft.open):
+        if draft == last or (draft is spoken and not draft.open):
             break
     return draft, remembered
 
@@ -162,10 +162,15 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
     return draft
 
 
-def _standing(policies: Sequence[Policy], in_force: InForce) -> tuple[Sequence[Standing], str]:
+def _outcome(draft: Draft, standing: str) -> tuple[tuple[Edit, ...], InForce]:
+    made = edits(draft)
+    return made, in_force(draft, standing) if made else InForce()
+
+
+def _standing(policies: Sequence[Policy], before: InForce) -> tuple[Sequence[Standing], str]:
     """The standing policies: those in force with the edits that are, else those listed."""
-    if in_force != InForce() and (remembered := loads(in_force.standing)) is not None:
-        return remembered, in_force.standing
+    if before != InForce() and (remembered := loads(before.standing)) is not None:
+        return remembered, before.standing
     listed = [policy for policy in policies if isinstance(policy, Standing)]
     return listed, dumps(listed)
 

@@ -17,6 +17,7 @@ from policies.edit import ReplaceText, apply
 from policies.frame import Frame
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
+from policies.outcome import edits
 from policies.pin import Pin
 from policies.plan import Plan, Refuse, may_act, plan
 from policies.policy import Policy
@@ -248,8 +249,8 @@ def test_a_growing_conversation_breaks_the_prefix_only_by_steps(talk: Conversati
 
 
 def _trims(talk: Conversation, most: int) -> list[ReplaceText]:
-    edits = TrimToolOutput(max_tokens=most).revise(Draft(Frame(talk)), count).edits()
-    return [edit for edit in edits if isinstance(edit, ReplaceText)]
+    made = edits(TrimToolOutput(max_tokens=most).revise(Draft(Frame(talk)), count))
+    return [edit for edit in made if isinstance(edit, ReplaceText)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -274,4 +275,4 @@ def test_a_border_is_a_border(text: str, at: int) -> None:
 def test_windows_begin_where_the_validator_agrees(talk: Conversation) -> None:
     draft = Draft(Frame(talk))
     for cut in cuts(talk, draft.frame.pinned):
-        assert violations(talk, draft.with_cut(cut).edits()) == ()
+        assert violations(talk, edits(draft.with_cut(cut))) == ()

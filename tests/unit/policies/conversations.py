@@ -80,6 +80,7 @@ def result(call: str, text: str = "ok", *, name: str | None = "look") -> Message
 
 
 def turn(number: int, result_tokens: int) -> tuple[Message, ...]:
-    """A user message, a call, a result of so many tokens, an answer."""
-    call = f"call_{number}"
-    return user(f"Step {number}?"), calling(call), result(call, "x" * 4 * result_tokens), says(f"Step {number} done.")
+    """A user message, a call, a result of so many tokens that no other turn has, an answer."""
+    call, output = f"call_{number}", f"{number:04}".ljust(4 * result_tokens, "x")
+    asked = calling(call, arguments=f'{{"step": {number}}}')
+    return user(f"Step {number}?"), asked, result(call, output), says(f"Step {number} done.")

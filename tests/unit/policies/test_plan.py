@@ -24,6 +24,7 @@ TRIM = TrimToolOutput(max_tokens=200)
 KEEP = KeepRecentTurns(turns=2, high_water_turns=3)
 CAP = CapContext(limit_tokens=1000)
 OTHERS = (Strip(), Repair(), Pin(roles=("system",)), DedupeToolOutput(), ClearOldReasoning())
+TRIMS = TrimToolOutput(max_tokens=1000)
 OLD = TrimToolOutput(max_tokens=100, age_turns=2)
 LONG = "all is well here\n" * 400
 
@@ -212,8 +213,8 @@ def breaks(parts: Sequence[Message], policies: Sequence[Policy], trigger_tokens:
         ([TrimToolOutput(max_tokens=1000), KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=10_000)], 3),
         ([KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=4_000)], 4),
         ([TrimToolOutput(max_tokens=1000), KeepRecentTurns(turns=3, high_water_turns=15)], 4),
-        ([*OTHERS, TrimToolOutput(max_tokens=1000), KeepRecentTurns(high_water_tokens=20_000)], 4),
-        ([*OTHERS, OLD, KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=10_000)], 4),
+        ([*OTHERS, TRIMS, KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=10_000)], 3),
+        ([*OTHERS, TRIMS, OLD, KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=10_000)], 3),
     ],
 )
 def test_forty_turns_with_tools_break_the_prefix_at_most_four_times(policies: list[Policy], at_most: int) -> None:

@@ -1,0 +1,76 @@
+"""What comes of a draft: edits over the original, and what to remember of them.
+
+Rule: the edits stand in the order of the messages, and what is remembered is all it takes to make them again.
+"""
+
+from collections.abc import Iterator
+
+from policies import window
+from policies.draft import Draft
+from policies.edit import ClearReasoning, DropMessages, Edit, ReplaceText
+from policies.memory import Cut, InForce, Trim
+
+CLEAR = "clear_old_reasoning"
+REPAIR = "repair"
+
+
+def edits(draft: Draft) -> tuple[Edit, ...]:
+    """The edits over the original."""
+    calls = draft.frame.mends.calls
+    found: list[Edit] = [*_drops(draft), *_texts(draft), *_clears(draft)]
+    found += (edit for at in sorted(calls) if draft.keeps(at) for edit in calls[at])
+    found.sort(key=lambda edit: edit.start if isinstance(edit, DropMessages) else edit.at)
+    return tuple(found)
+
+
+def in_force(draft: Draft, standing: str) -> InForce:
+    """What must be remembered to make the edits of a draft again that has any; `standing`: the rules in force."""
+    # Messages of the same bytes may be an original and its copy: one digest, two trims.
+    trims = {(trim.digest, trim.form == "same"): trim for trim in _trims(draft)}
+    clears = any(draft.keeps(at) for at in draft.cleared_messages)
+    return InForce(
+        trims=tuple(trims.values()),
+        cut=_border(draft, draft.cut, draft.cut_policy) if draft.cut else None,
+        cleared=_border(draft, draft.cleared, CLEAR) if clears else None,
+        standing=standing,
+    )
+
+
+def _drops(draft: Draft) -> Iterator[DropMessages]:
+    for gone in window.dropped(draft.cut, draft.frame.pinned):
+        yield _drop(draft, draft.cut_policy, gone)
+    for gone in window.runs(sorted(at for at in draft.frame.mends.orphans if draft.in_window(at))):
+        yield _drop(draft, REPAIR, gone)
+
+
+def _drop(draft: Draft, policy: str, gone: range) -> DropMessages:
+    tokens = sum(draft.messages[at].tokens for at in gone)
+    return DropMessages(policy, gone.start, gone.stop, draft.messages[gone.stop].digest, tokens)
+
+
+def _texts(draft: Draft) -> Iterator[ReplaceText]:
+    mended = draft.frame.mends.texts
+    for at in sorted(draft.trimmed.keys() | draft.copies.keys() | mended.keys()):
+        if not draft.keeps(at):
+            continue
+        if (done := draft.text_of(at)) is None:
+            yield mended[at]
+        else:
+            yield ReplaceText(done.policy, at, done.trim.digest, done.text, draft.removed_tokens(at))
+
+
+def _clears(draft: Draft) -> Iterator[ClearReasoning]:
+    for at in sorted(draft.cleared_messages):
+        if draft.keeps(at):
+            message = draft.messages[at]
+            yield ClearReasoning(CLEAR, at, message.digest, message.reasoning_tokens)
+
+
+def _trims(draft: Draft) -> Iterator[Trim]:
+    for at in sorted(draft.trimmed.keys() | draft.copies.keys()):
+        if draft.keeps(at) and (done := draft.text_of(at)) is not None:
+            yield done.trim
+
+
+def _border(draft: Draft, at: int, policy: str) -> Cut:
+    return Cut(at, draft.frame.prefix_digest(at + 1), policy)
