@@ -6,7 +6,9 @@ import pytest
 
 from config.model import Config
 from gateway.errors import ContextTooLong, InvalidRequest, ModelNotFound
-from gateway.explain import edits
+from gateway.explain import describe, edits
+from policies.conversation import Message
+from policies.edit import ClearReasoning, InsertAnswer, ReplaceArguments
 from tests.unit.gateway.samples import config
 
 
@@ -73,3 +75,17 @@ async def test_a_model_the_tenant_may_not_use_is_refused_as_in_the_pipeline() ->
         await edits(narrow, "acme", body())
     with pytest.raises(ModelNotFound):
         await edits(config(), "acme", body(model="nothing"))
+
+
+def test_every_kind_of_edit_has_words() -> None:
+    messages = (Message("assistant", b"", 9), Message("tool", b"", 9, name="look"))
+    made = (
+        ClearReasoning("clear_old_reasoning", 0, b"", 7),
+        ReplaceArguments("repair", 0, 1, b"", "{}", -2),
+        InsertAnswer("repair", 0, b"", "c", "none", -40),
+    )
+    assert [describe(edit, messages) for edit in made] == [
+        "clear_old_reasoning: message 0, reasoning left out, 7 tokens removed",
+        "repair: message 0, arguments of call 1 made a JSON object, 2 added",
+        "repair: behind message 0 an answer to a call that had none, 40 added",
+    ]
