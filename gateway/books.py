@@ -77,7 +77,9 @@ class Books:
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
             raise fault_of(found)
         memory = Memory.loads(session.memory) if session.memory else EMPTY
-        return Opened(session, Known(names, session.known_messages, memory), chain, found, expected, lost)
+        return Opened(
+            session, Known(names, session.known_messages, memory, session.idle_seconds), chain, found, expected, lost
+        )
 
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""

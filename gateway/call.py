@@ -33,9 +33,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """One request in neutral form.
 
     `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
-    their raw JSON values. `content_bytes` bounds the prompt's tokens from above: a token is at least one byte.
-    `largest_output_bytes` is the largest message that may be a tool's output. `overhead` is text outside the messages,
-    `overhead_tokens` what came as token ids; of several `prompts`, each run on its own, those of the longest.
+    their raw JSON values. `content_bytes` bounds the tokens of all prompts from above (a token is at least one byte),
+    `prompt_bytes` those of the longest one. `largest_output_bytes` is the largest message that may be a tool's output.
+    `overhead` is text outside the messages, `overhead_tokens` what came as token ids; of several `prompts`, each run on
+    its own, those of the longest.
     """
 
     dialect: "Dialect"
@@ -45,6 +46,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     wants_usage: bool = False
     messages: tuple[bytes, ...] = ()
     content_bytes: int = 0
+    prompt_bytes: int = 0
     largest_output_bytes: int = 0
     overhead: bytes = b""
     overhead_tokens: int = 0

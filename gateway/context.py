@@ -24,11 +24,13 @@ Mode = Literal["enforce", "shadow"]
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What earlier turns left: digests of this request's messages, how many were sent before, edits in force."""
+    """What earlier turns left: digests of this request's messages, how many were sent before, edits in force, and how
+    long the session has rested."""
 
     digests: tuple[bytes, ...] = ()
     known_messages: int = 0
     memory: Memory = EMPTY
+    idle_seconds: float = 0.0
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -57,8 +59,8 @@ class Context:
 
     async def plan(self, call: Call, service: Service, known: Known) -> Planned:
         """The edits for a call. Raises `ContextTooLong`."""
-        prompt_bytes = call.content_bytes if call.prompts == 1 else call.largest_output_bytes
-        if known.memory is EMPTY and service.quiet(prompt_bytes, call.largest_output_bytes, len(call.messages)):
+        size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages))
+        if known.memory is EMPTY and service.quiet(size, known.idle_seconds):
             return estimated(call)
         scale = self._ratio(service.model.name)
         conversation = await service.counter.conversation(call, known.digests, scale)
@@ -68,6 +70,7 @@ class Context:
             known.memory,
             lambda text: math.ceil(service.counter.text(text) * scale),
             known_messages=known.known_messages,
+            idle_seconds=known.idle_seconds,
         )
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")

@@ -5,6 +5,7 @@ changes but the context limit, which the engines may report later.
 """
 
 from collections.abc import Sequence
+from operator import ge, le
 from typing import Final
 
 from budgets.cost import kv_read_bytes
@@ -22,6 +23,9 @@ from policies.cap_context import CapContext
 from policies.plan import may_act
 from policies.policy import Policy
 
+Size = tuple[int, int, int]
+"""Bytes of the prompt, bytes of its largest tool output, messages."""
+NOTHING_QUIET: Final = (-1, -1, -1, -1.0)
 MAX_SCOPES: Final = 1_000
 """Sessions whose limits are kept ready; they are made anew in microseconds."""
 
@@ -64,7 +68,7 @@ class Service:
         limits = (*self.scope.limits, *self._session_budgets)
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self.strict = any(limit.hardness == "strict" for limit in limits)
-        self._quiet_up_to = (-1, -1, -1)
+        self._quiet_up_to: tuple[int, int, int, float] = NOTHING_QUIET
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
 
@@ -82,22 +86,22 @@ class Service:
         limit = self.context_limit_tokens
         if limit != self._limit_tokens:
             self._limit_tokens, self._policies = limit, capped(self.caller.may.policies, limit)
-            self._quiet_up_to = (-1, -1, -1)
+            self._quiet_up_to = NOTHING_QUIET
         return self._policies
 
-    def quiet(self, total_bytes: int, largest_message_bytes: int, messages: int) -> bool:
-        """Whether no policy could do anything about a conversation of this size.
+    def quiet(self, size: Size, idle_seconds: float) -> bool:
+        """Whether no policy could do anything about a conversation of this size that has rested for so long.
 
         What is quiet stays quiet in a smaller conversation, so the last quiet size answers for nearly all calls.
         """
         policies = self.policies
-        total, largest, count = self._quiet_up_to
-        if total_bytes <= total and largest_message_bytes <= largest and messages <= count:
+        asked, quiet = (*size, idle_seconds), self._quiet_up_to
+        if all(map(le, asked, quiet)):
             return True
-        if may_act(policies, total_bytes, largest_message_bytes, messages):
+        if may_act(policies, *size, idle_seconds=idle_seconds):
             return False
-        if total_bytes >= total and largest_message_bytes >= largest and messages >= count:
-            self._quiet_up_to = (total_bytes, largest_message_bytes, messages)
+        if all(map(ge, asked, quiet)):
+            self._quiet_up_to = asked
         return True
 
     def scope_of(self, session: str) -> Scope:

@@ -61,6 +61,7 @@ class OpenAIChat(OpenAIDialect):
         messages = tuple([bytes(message) for message in chat.messages])
         overhead = bytes(chat.tools)
         sizes = [countable_bytes(message) for message in messages]
+        content_bytes = sum(sizes) + len(overhead)
         return Call(
             dialect=self,
             body=body,
@@ -68,7 +69,8 @@ class OpenAIChat(OpenAIDialect):
             stream=bool(chat.stream),
             wants_usage=wants_usage(chat),
             messages=messages,
-            content_bytes=sum(sizes) + len(overhead),
+            content_bytes=content_bytes,
+            prompt_bytes=content_bytes,
             largest_output_bytes=largest_output(body, messages, sizes),
             overhead=overhead,
             max_tokens=limit_of(chat),

@@ -49,6 +49,7 @@ class OpenAICompletions(OpenAIDialect):
             stream=bool(completion.stream),
             wants_usage=wants_usage(completion),
             content_bytes=len(prompt),
+            prompt_bytes=len(longest),
             prompts=len(prompts),
             overhead=text,
             overhead_tokens=ids,

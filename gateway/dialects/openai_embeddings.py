@@ -36,6 +36,7 @@ class OpenAIEmbeddings(OpenAIDialect):
             body=body,
             model=embedding.model,
             content_bytes=len(field),
+            prompt_bytes=len(longest),
             prompts=len(prompts),
             overhead=text,
             overhead_tokens=ids,

@@ -63,19 +63,24 @@ def test_a_configured_limit_goes_before_what_engines_say() -> None:
 
 def test_what_was_quiet_is_asked_again_when_an_engine_reports_its_limit() -> None:
     at = service(("tiers/standard/context", {}), ("tiers/standard/policies", []))
-    assert at.quiet(10_000, 5_000, 3)
+    assert at.quiet((10_000, 5_000, 3), 0.0)
     at.pools[0].pool.learn(at.pools[0].pool.replicas[0].name, load=None, max_model_len=4_096)
-    assert not at.quiet(10_000, 5_000, 3)
-    assert at.quiet(1_000, 500, 3)
+    assert not at.quiet((10_000, 5_000, 3), 0.0)
+    assert at.quiet((1_000, 500, 3), 0.0)
 
 
 SIZES = st.lists(
-    st.tuples(st.integers(0, 60_000), st.integers(0, 20_000), st.integers(0, 4_000)), min_size=1, max_size=12
+    st.tuples(st.integers(0, 60_000), st.integers(0, 20_000), st.integers(0, 4_000), st.integers(0, 120)),
+    min_size=1,
+    max_size=12,
 )
 
 
 @given(sizes=SIZES)
-def test_quiet_is_what_the_policies_say_whatever_was_asked_before(sizes: list[tuple[int, int, int]]) -> None:
-    at = service()
-    for total, largest, messages in sizes:
-        assert at.quiet(total, largest, messages) is not may_act(at.policies, total, largest, messages)
+def test_quiet_is_what_the_policies_say_whatever_was_asked_before(sizes: list[tuple[int, int, int, int]]) -> None:
+    policies = [{"kind": "trim_tool_output", "max_tokens": 2_000}, {"kind": "drop_stale_turns", "gap_seconds": 60}]
+    at = service(("tiers/standard/context", {"limit_tokens": 30_000}), ("tiers/standard/policies", policies))
+    for *size, idle in sizes:
+        total, largest, messages = size
+        acts = may_act(at.policies, total, largest, messages, idle_seconds=float(idle))
+        assert at.quiet((total, largest, messages), float(idle)) is not acts
