@@ -164,7 +164,7 @@ def front(gateway: Gateway, settings: Settings) -> Server:
     """The pipeline behind its routes behind the server."""
     forecast = Forecast()
     context = Context(gateway.metrics, forecast.ratio)
-    books = Books(gateway.store, gateway.metrics, forecast)
+    books = Books(gateway.store, gateway.metrics, forecast, gateway.background)
     pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds

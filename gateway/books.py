@@ -31,6 +31,7 @@ from gateway.service import Service
 from gateway.sessions import Progress, Saved, Session, Sessions
 from gateway.statements import Statements
 from gateway.store import Store, StoreError
+from gateway.tasks import Tasks
 from gateway.tenants import Caller
 from policies.memory import EMPTY, Memory
 
@@ -51,8 +52,9 @@ _ROLE = msgspec.json.Decoder(_Role)
 class Books:
     """Opens and closes the accounts of calls."""
 
-    def __init__(self, store: Store, metrics: Metrics, forecast: Forecast) -> None:
+    def __init__(self, store: Store, metrics: Metrics, forecast: Forecast, background: Tasks) -> None:
         self._store = store
+        self._background = background
         self._sessions = Sessions(store)
         self.statements = Statements(store)
         self._metrics = metrics
@@ -73,7 +75,8 @@ class Books:
         session, found, lost = await self._opened(loading, service.scope_of(id), amounts, ceiling)
         self._metrics.sessions.add(1, session.status)
         if isinstance(found, Denied):
-            await self._undone(lost)
+            if lost is not None:  # a refusal does not wait for a store that is slow
+                self._background.start(self._undone(lost), name="undo a lost grant")
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
             raise fault_of(found)
         memory = Memory.loads(session.memory) if session.memory else EMPTY
