@@ -54,7 +54,7 @@ def reserving(
             taken, kept = _taken(terms, amounts, most)
             lease += f"{terms.entry} {taken} {kept}"
     asked = Grant(lease, scope, amounts, standing=standing, at_seconds=now_seconds)
-    args = (lease, int(scope.lease_seconds * MICRO), _GRACE_US, standing.lines)
+    args = (lease, int(scope.lease_seconds * MICRO), _GRACE_US, standing.packed)
     return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked, standing))
 
 
@@ -66,7 +66,7 @@ def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step
     standing = grant.stands
     used = [str(amounts.get(terms.dimension, 0) * terms.scale) for terms in standing.terms if terms.entry]
     unreserved = int(grant.local or not standing.terms)
-    args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.lines, " ".join(used)]
+    args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.packed, " ".join(used)]
     if entry is None:
         return Step(_SETTLE, standing.keys, args, _settled)
     args += (entry.keep, encoded(entry.record))

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+import msgspec
+
 from budgets.limit import Dimension, Limit
 from budgets.window import Window, window
 
@@ -34,7 +36,7 @@ class Owner:
 class Terms:
     """One limit as the scripts want it, in micro-units and microseconds; a quota, in one of its windows.
 
-    `entry` is how it begins in a lease, `line` what the scripts are told of it. `window` None: not a quota.
+    `entry` is how it begins in a lease, `told` what the scripts are told of it. `window` None: not a quota.
     """
 
     limit: Limit
@@ -43,7 +45,7 @@ class Terms:
     window: Window | None
     scale: int
     entry: str
-    line: str
+    told: tuple[str | float | bool, ...]
 
     @property
     def dimension(self) -> Dimension:
@@ -57,15 +59,14 @@ class Terms:
         if limit.every is not None:
             opened = window(limit.every, limit.time_zone, now_seconds)
             bucket = f"{bucket}:{opened.id}"
-            times = f"q {limit.capacity * scale} {opened.starts_at * MICRO} {opened.ends_at * MICRO}"
+            kind, one, two = "q", opened.starts_at * MICRO, opened.ends_at * MICRO
         elif limit.per_seconds is not None:
-            period_us = max(1, int(limit.per_seconds * MICRO))
-            times = f"r {limit.capacity * scale} {limit.amount * scale} {period_us}"
+            kind, one, two = "r", limit.amount * scale, max(1, int(limit.per_seconds * MICRO))
         else:
-            times = f"c {limit.capacity} 0 0"
-        line = f"{bucket} {times} {int(limit.mode == 'enforce')}{int(limit.hardness == 'strict')}"
-        entry = "" if limit.kind == "slots" else f";{bucket}"
-        return cls(limit, owner, bucket, opened, scale, entry, line)
+            kind, one, two = "c", 0, 0
+        refuses, strict = limit.mode == "enforce", limit.hardness == "strict"
+        told = (bucket, kind, float(limit.capacity * scale), float(one), float(two), refuses, strict)  # as Lua counts
+        return cls(limit, owner, bucket, opened, scale, "" if kind == "c" else f";{bucket}", told)
 
     def reset_seconds(self, in_use: int, now_seconds: float) -> float:
         """When nothing would be in use any more if nobody used anything."""
@@ -76,11 +77,14 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The terms of a scope from one moment to the next change of a window, made ready for the scripts."""
+    """The terms of a scope from one moment to the next change of a window, made ready for the scripts.
+
+    `packed`: what they are told of each limit, in MessagePack.
+    """
 
     terms: tuple[Terms, ...]
     keys: tuple[str, ...]
-    lines: str
+    packed: bytes
     since_seconds: float
     until_seconds: float
 
@@ -94,7 +98,7 @@ class Standing:
         return cls(
             terms,
             (*scope.keys, *slots),
-            "\n".join([each.line for each in terms]),
+            msgspec.msgpack.encode([each.told for each in terms]),
             max((each.starts_at for each in windows), default=float("-inf")),
             min((each.ends_at for each in windows), default=float("inf")),
         )

@@ -31,7 +31,7 @@ class Account:
 def stating(scope: Scope, now_seconds: float) -> Step[tuple[Account, ...] | Misdated]:
     """The accounts of a scope, of which there is at least one, in the order of its limits."""
     standing = scope.standing(now_seconds)
-    return Step(_STATE, standing.keys, (standing.lines,), partial(_stated, standing))
+    return Step(_STATE, standing.keys, (standing.packed,), partial(_stated, standing))
 
 
 def _stated(standing: Standing, reply: object) -> tuple[Account, ...] | Misdated:

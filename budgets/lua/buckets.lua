@@ -2,7 +2,8 @@
 --
 -- KEYS: buckets, leases, stale, then the slots of every limit of calls at once (one hash tag)
 --
--- A limit is a line of terms: bucket, kind, capacity, two numbers, and 1 or 0 for "refuses" and for "strict".
+-- The terms are MessagePack, for each limit: bucket, kind, capacity, two numbers, whether it refuses, whether it is
+-- strict.
 --   r (rate):   the numbers are what flows back and in how many us
 --   q (quota):  the numbers are when its window begins and ends, us since 1970; nothing flows back
 --   c (calls):  a sorted set of lease ids by deadline; what has run out does not count
@@ -38,14 +39,14 @@ end
 local function limits_of(terms, lease)
   local limits, names, known, slots = {}, {}, {}, 3
   local taken = string.gmatch(lease, ';%S+ (%d+) (%d+)')
-  for name, kind, capacity, one, two, refuses, strict in
-    string.gmatch(terms, '(%S+) (%a) (%d+) (%d+) (%d+) (%d)(%d)') do
+  for number, told in ipairs(cmsgpack.unpack(terms)) do
+    local name = told[1]
     local limit = {
-      name = name, kind = kind, capacity = tonumber(capacity), one = tonumber(one), two = tonumber(two),
-      refuses = refuses == '1', strict = strict == '1',
+      name = name, kind = told[2], capacity = told[3], one = told[4], two = told[5], refuses = told[6],
+      strict = told[7],
     }
-    limits[#limits + 1] = limit
-    if kind == 'c' then
+    limits[number] = limit
+    if limit.kind == 'c' then
       slots = slots + 1
       limit.key = KEYS[slots]
     else

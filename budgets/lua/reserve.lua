@@ -1,6 +1,6 @@
 -- Reserves on every limit that bounds a call, or on none.
 --
--- ARGV: lease, lease us, grace us, terms (a line a limit)
+-- ARGV: lease, lease us, grace us, terms
 -- Gives: the number of the limit that refused (0: none; -1: a quota's window is not the one that is open now), how long
 -- until it would pass, the time, what is in use of each limit, the numbers of limits in shadow that would have refused.
 

@@ -1,7 +1,7 @@
 -- Replaces what was reserved by what was used, in the windows it was taken from. The second settling of a lease does
 -- nothing.
 --
--- ARGV: lease as it was reserved, 1 if it never was (the store was away then), grace us, terms (a line a limit),
+-- ARGV: lease as it was reserved, 1 if it never was (the store was away then), grace us, terms,
 --       amounts used, in the order of the lease, and for a record how many to keep and the record; its stream is the
 --       last of the keys
 -- Gives: 1, or 0 if it was settled already.

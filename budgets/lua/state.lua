@@ -1,6 +1,6 @@
 -- How limits stand; writes nothing.
 --
--- ARGV: terms (a line a limit)
+-- ARGV: terms
 -- Gives: 1 (-1: a quota's window is not the one that is open now), the time, what is in use of each limit, and how much
 -- of that is reserved by calls that run.
 

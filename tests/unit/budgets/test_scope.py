@@ -1,5 +1,6 @@
 """Names in the store: one hash tag a tree, no two limits in one bucket, and windows that change by themselves."""
 
+import msgspec
 from redis.crc import key_slot
 
 from budgets.limit import Limit
@@ -12,10 +13,10 @@ AT_ONCE = Limit(name="at-once", dimension="concurrent_calls", amount=3)
 
 def test_every_kind_is_told_to_the_scripts_in_its_own_words() -> None:
     standing = Scope("acme", (RATE, DAILY, AT_ONCE)).standing(86_400 * 3 + 5)
-    assert standing.lines.splitlines() == [
-        "rate:requests r 6000000 6000000 60000000 10",
-        "daily:total_tokens:day:1970-01-04 q 100000000 259200000000 345600000000 01",
-        "at-once:concurrent_calls c 3 0 0 10",
+    assert msgspec.msgpack.decode(standing.packed) == [
+        ["rate:requests", "r", 6_000_000, 6_000_000, 60_000_000, True, False],
+        ["daily:total_tokens:day:1970-01-04", "q", 100_000_000, 259_200_000_000, 345_600_000_000, False, True],
+        ["at-once:concurrent_calls", "c", 3, 0, 0, True, False],
     ]
     assert standing.keys == (
         "kvgate:1:{acme}:buckets",
@@ -53,7 +54,7 @@ def test_terms_are_made_anew_only_when_a_window_has_ended() -> None:
     first = scope.standing(100)
     assert scope.standing(86_399.9) is first
     assert scope.standing(86_400).terms[1].bucket == "daily:total_tokens:day:1970-01-02"
-    assert scope.standing(100).lines == first.lines, "a clock that is set back is followed"
+    assert scope.standing(100).packed == first.packed, "a clock that is set back is followed"
     rates = Scope("acme", (RATE,))
     assert rates.standing(0) is rates.standing(1e12)
 
