@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 
 from policies.copies import restorations
 from policies.draft import Draft
-from policies.pricing import Pricing, pays
+from policies.pricing import Pricing, might_pay, pays
 
 
 class Water(NamedTuple):
@@ -78,20 +78,25 @@ class KeepRecentTurns(BaseModel):
         """
         water = self._water(limit_tokens)
         total = draft.total_tokens
-        by_turns, by_tokens = self._is_past_turns(draft), water is not None and water.passed(total)
-        if not by_turns and not by_tokens:
-            return draft
-        stepped = draft.stepped()
-        moves = _moves(stepped)
-        cut = self._cut_by_turns(stepped, moves)
-        if water is not None and by_tokens:
-            cut = max(cut, _cut_by_tokens(total, stepped.total_tokens, moves, water))
-        moved = stepped.with_cut(cut)
-        freed = total - moved.total_tokens
-        if cut <= draft.cut and not (by_tokens and water and water.is_worth(total, freed)):
+        by_tokens = water is not None and water.passed(total)
+        if not by_tokens and not self._is_past_turns(draft):
             return draft
         forced = water is not None and water.refused(total)
+        if not forced and not might_pay(draft, self._moved(draft, total, water), pricing):
+            return draft
+        moved = self._moved(draft.stepped(), total, water)
+        freed = total - moved.total_tokens
+        if moved.cut <= draft.cut and not (by_tokens and water and water.is_worth(total, freed)):
+            return draft
         return moved if forced or pays(draft, moved, pricing) else draft
+
+    def _moved(self, draft: Draft, before: int, water: Water | None) -> Draft:
+        """`draft` with the window where it should be; `before`: its tokens with what is due undone."""
+        moves = _moves(draft)
+        cut = self._cut_by_turns(draft, moves)
+        if water is not None and water.passed(before):
+            cut = max(cut, _cut_by_tokens(before, draft.total_tokens, moves, water))
+        return draft.with_cut(cut)
 
     def may_act(self, total_bytes: int, messages: int, limit_tokens: int | None) -> bool:
         """Whether a conversation of this size could pass a mark (a token is at least a byte, a turn a message)."""

@@ -41,6 +41,20 @@ def pays(before: Draft, after: Draft, pricing: Pricing | None) -> bool:
     return pricing.gain_seconds(removed, after.tokens_between(_first_change(before, after), after.known)) > 0
 
 
+def might_pay(before: Draft, moved: Draft, pricing: Pricing | None) -> bool:
+    """Whether to try a step: told from what is due without doing it, for to do it takes counts of tokens.
+
+    `moved` is `before` with the window moved alone.
+    """
+    if pricing is None or before.open or not before.dues:
+        return True
+    due = [(at, saved) for due in before.dues for at, saved in due.savings if moved.keeps(at)]
+    saved = sum(tokens for _, tokens in due)
+    first = min((_first_change(before, moved), *(at for at, _ in due)))
+    again = moved.tokens_between(first, moved.known) - saved
+    return pricing.gain_seconds(before.total_tokens - moved.total_tokens + saved, max(0, again)) > 0
+
+
 def _first_change(before: Draft, after: Draft) -> int:
     """The first message that is sent otherwise."""
     for at in range(before.known):

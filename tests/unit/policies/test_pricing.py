@@ -12,7 +12,7 @@ from policies.plan import Plan, Pricing, plan
 from policies.policy import Policy
 from policies.pricing import pays
 from policies.trim_tool_output import TrimToolOutput
-from tests.unit.policies.conversations import conversation, count, system, turn, user
+from tests.unit.policies.conversations import Counter, conversation, count, system, turn, user
 
 LLAMA_70B = Pricing(
     warm_probability=1.0,
@@ -67,6 +67,15 @@ def test_old_outputs_go_where_it_pays_and_where_a_limit_forces_it() -> None:
     assert edits(with_decode(10), [old]) == set()
     assert edits(with_decode(1e5), [old]) == {ReplaceText}
     assert edits(None, [old, CapContext(limit_tokens=2500)]) == {ReplaceText}
+
+
+def test_what_is_put_off_is_not_counted_on_every_turn() -> None:
+    counter = Counter()
+    policies: list[Policy] = [TrimToolOutput(max_tokens=64, age_turns=2), WINDOW]
+    done = plan(TALK, policies, EMPTY, counter, known_messages=41, pricing=with_decode(10))
+    assert isinstance(done, Plan) and done.edits == ()
+    assert counter.calls == 0
+    assert edits(with_decode(1e5), policies) == {ReplaceText, DropMessages}
 
 
 def test_only_the_part_that_pays_is_done() -> None:
