@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from budgets.cost import kv_read_bytes
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope, reserve, reserving, settle
 from budgets.limit import Limit
 from budgets.scope import Owner
 from budgets.window import window
+from config.catalogue import model
 from gateway.store import Store
 
 BUCKETS, STALE = "kvgate:1:{acme}:buckets", "kvgate:1:{acme}:stale"
@@ -185,3 +187,19 @@ async def test_every_level_is_asked_at_once_or_none_pays(store: Store) -> None:
     key = b.joined_by((tokens(100), AT_ONCE), Owner("key", "k", "key/b/k/"))
     assert denied(await reserve(store.run, key, {"total_tokens": 150})).owner == "organisation:group"
     assert await slots(store, "key/b/k/calls", "kvgate:1:{group}") == 0
+
+
+async def test_long_contexts_are_refused_to_the_byte_and_as_many_tokens_in_short_ones_are_not(store: Store) -> None:
+    llama = model("llama-3.1-8b")
+    assert llama is not None
+    short, long = 50 * kv_read_bytes(llama.geometry, 1_000, 200), kv_read_bytes(llama.geometry, 50_000, 10_000)
+    for spare, passes in ((0, True), (-1, False)):
+        reads = Limit(name="reads", dimension="kv_read_bytes", amount=short + long + spare, every="day")
+        await store.command("FLUSHALL")
+        scope, now = Scope("acme", (reads,)), time.time()
+        one = granted(await reserve(store.run, scope, {"kv_read_bytes": short}, now))
+        await settle(store.run, one, {"kv_read_bytes": short})
+        answer = await reserve(store.run, scope, {"kv_read_bytes": long}, now)
+        assert isinstance(answer, Grant) == passes
+        if not passes:
+            granted(await reserve(store.run, scope, {"kv_read_bytes": short}, now))
