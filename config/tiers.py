@@ -3,7 +3,7 @@
 Rule: a policy's numbers may be written like every other number of the file (`4k`, `30m`).
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
@@ -23,12 +23,14 @@ AMOUNT_SCHEMA = {
 class Context(Section):
     """How much prompt a request may carry. At the high water mark the window is cut down to the low one.
 
-    None: no limit of the tier's own; the model's limit holds in any case.
+    None: no limit of the tier's own; the model's limit holds in any case. With `economic` steps, one that breaks a warm
+    prefix is taken only where it gains more than it costs, or where a limit forces it.
     """
 
     limit_tokens: Positive | None = None
     high_water_tokens: Positive | None = None
     low_water_tokens: Positive | None = None
+    steps: Literal["strict", "economic"] = "strict"
 
 
 class MaxTokens(Section):

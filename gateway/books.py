@@ -27,6 +27,7 @@ from gateway.identity import identify
 from gateway.logs import log
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
+from gateway.prices import pricing
 from gateway.service import Service
 from gateway.sessions import Progress, Saved, Session, Sessions
 from gateway.statements import Statements
@@ -80,9 +81,9 @@ class Books:
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
             raise fault_of(found)
         memory = Memory.loads(session.memory) if session.memory else EMPTY
-        return Opened(
-            session, Known(names, session.known_messages, memory, session.idle_seconds), chain, found, expected, lost
-        )
+        prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
+        known = Known(names, session.known_messages, memory, session.idle_seconds, prices)
+        return Opened(session, known, chain, found, expected, lost)
 
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
@@ -90,6 +91,7 @@ class Books:
         if used is not None:
             own_tokens = passage.planned.own_tokens if passage.planned else None
             self._forecast.learn(passage.call, service, used, own_tokens)
+            self._learn_warmth(passage, opened)
         amounts = service.amounts(used, passage.call.choices) if used is not None else {}
         entry = entry_of(passage, opened.session.id, used) if used is not None else None
         limited = opened.grant.scope.limits or entry is not None
@@ -101,6 +103,14 @@ class Books:
         except StoreError as error:
             self._metrics.unwritten.add(1)
             self._warn(error)
+
+    def _learn_warmth(self, passage: Passage, opened: Opened) -> None:
+        """What the home of a session that went on without an edit still held of it."""
+        told, session = passage.delivery.usage, opened.session
+        stayed = session.status == "known" and passage.delivery.replica == session.home
+        if told is not None and stayed and passage.planned is not None and not passage.planned.edits:
+            known = self._forecast.known_tokens(passage.call, passage.service, session.known_messages)
+            self._forecast.learn_warmth(passage.service.model.name, known, told.cached_tokens)
 
     async def _opened(
         self, loading: Step[Session] | None, scope: Scope, amounts: Amounts, ceiling: Amounts | None

@@ -17,7 +17,7 @@ from gateway.service import Service
 from policies.conversation import Conversation
 from policies.edit import Edit
 from policies.memory import EMPTY, Memory
-from policies.plan import Plan, Refuse, plan
+from policies.plan import Plan, Pricing, Refuse, plan
 from policies.validate import violations
 
 Mode = Literal["enforce", "shadow"]
@@ -31,6 +31,7 @@ class Known(msgspec.Struct, frozen=True):
     known_messages: int = 0
     memory: Memory = EMPTY
     idle_seconds: float = 0.0
+    pricing: Pricing | None = None
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class Context:
     async def plan(self, call: Call, service: Service, known: Known) -> Planned:
         """The edits for a call. Raises `ContextTooLong`."""
         size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages))
-        if known.memory is EMPTY and service.quiet(size, known.idle_seconds):
+        if known.memory is EMPTY and known.pricing is None and service.quiet(size, known.idle_seconds):
             return estimated(call)
         scale = self._ratio(service.model.name)
         conversation = await service.counter.conversation(call, known.digests, scale)
@@ -71,6 +72,7 @@ class Context:
             lambda text: math.ceil(service.counter.text(text) * scale),
             known_messages=known.known_messages,
             idle_seconds=known.idle_seconds,
+            pricing=known.pricing,
         )
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")

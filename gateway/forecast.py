@@ -21,6 +21,7 @@ MAX_LEARNED = 10_000
 
 TEMPLATE_TOKENS = 16
 """The most that chat templates put around a message."""
+WARMTH_STEP = 0.05
 WELL_KNOWN = 128.0
 SAMPLED = 0.125
 """Once this many replies are known, one in eight is looked at: a quantile does not need them all."""
@@ -42,6 +43,7 @@ class Forecast:
     def __init__(self) -> None:
         self._per_byte: dict[str, LearnedRatio] = {}
         self._per_count: dict[str, LearnedRatio] = {}
+        self._warm: dict[str, float] = {}
         self._replies: dict[tuple[str, str], Quantile] = {}
 
     def ratio(self, model: str) -> float:
@@ -64,6 +66,16 @@ class Forecast:
         """Estimated tokens of the first messages, which the session's home has seen before."""
         known_bytes = sum(map(len, call.messages[:known_messages])) if known_messages else 0
         return self._per_byte.get(service.model.name, UNLEARNED_RATIO).estimate(known_bytes) if known_bytes else 0
+
+    def warm(self, model: str) -> float:
+        """How much of a prefix that was sent before an engine still held, over the last calls; 1 until learned."""
+        return self._warm.get(model, 1.0)
+
+    def learn_warmth(self, model: str, known_tokens: int, cached_tokens: int | None) -> None:
+        """Take in what an engine found of a prompt's first `known_tokens`; `None`: it does not say."""
+        if known_tokens > 0 and cached_tokens is not None:
+            found = min(1.0, cached_tokens / known_tokens)
+            self._warm[model] = self.warm(model) + WARMTH_STEP * (found - self.warm(model))
 
     def learn(self, call: Call, service: Service, used: Usage, counted_tokens: int | None) -> None:
         """Take in a call that an engine reported on; `counted_tokens` is our own count of the prompt as sent."""

@@ -95,3 +95,17 @@ def test_a_warm_prefix_counts_only_in_the_pool_of_its_home() -> None:
     assert (away.home, home.home) == (None, "127.0.0.1:9002")
     assert home.prefill_seconds < away.prefill_seconds
     assert home.decode_seconds == away.decode_seconds
+
+
+def test_warmth_is_what_engines_found_of_what_was_sent_before() -> None:
+    forecast = Forecast()
+    assert forecast.warm("demo") == 1.0
+    forecast.learn_warmth("demo", 1_000, None)
+    forecast.learn_warmth("demo", 0, 0)
+    assert forecast.warm("demo") == 1.0
+    for _ in range(200):
+        forecast.learn_warmth("demo", 1_000, 400)
+    assert forecast.warm("demo") == pytest.approx(0.4, abs=0.01)
+    forecast.learn_warmth("demo", 1_000, 5_000)
+    assert forecast.warm("demo") <= 1.0
+    assert forecast.warm("another") == 1.0
