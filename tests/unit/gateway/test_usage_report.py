@@ -1,0 +1,52 @@
+"""Reports: what is summed up by what, and how it is written."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+from budgets.record import Record, decoded, encoded, stream_of
+from gateway.usage_report import Settled, Span, single, summed, written
+
+RECORD = Record("acme", "main", "s,1", "demo", "any", "ok", "engine", 60, 10, 30, 123)
+LAST_MS = 1_699_999_999_999
+
+
+async def calls(*settled: Settled) -> AsyncIterator[Settled]:
+    for each in settled:
+        yield each
+
+
+def test_a_record_is_small_and_reads_as_it_was_written() -> None:
+    assert decoded(encoded(RECORD)) == RECORD
+    assert len(encoded(RECORD)) < 100
+    assert decoded(encoded(RECORD)[:-1] + b',"of a later version"]') == RECORD
+
+
+def test_the_stream_is_under_the_tag_of_the_budgets() -> None:
+    assert stream_of("acme", None) == "kvgate:1:{acme}:usage:acme"
+    assert stream_of("acme", "group") == "kvgate:1:{group}:usage:acme"
+
+
+async def test_sums_are_by_the_columns_that_are_asked() -> None:
+    after_midnight = Settled(LAST_MS + 6_400_001, RECORD)
+    rows = await summed(calls(Settled(LAST_MS, RECORD), after_midnight, Settled(LAST_MS, RECORD)), ("day", "session"))
+    assert [(row["day"], row["session"], row["calls"], row["decode_tokens"]) for row in rows] == [
+        ("2023-11-14", "s,1", 2, 60),
+        ("2023-11-15", "s,1", 1, 30),
+    ]
+    assert list(written(rows, "csv"))[1].startswith('2023-11-14,"s,1",2,')
+
+
+async def test_single_calls_have_their_moment() -> None:
+    (row,) = await single(calls(Settled(LAST_MS, RECORD)))
+    assert row["at"] == "2023-11-14T22:13:19.999+00:00"
+    assert row["kv_read_bytes"] == 123
+
+
+def test_nothing_has_no_head() -> None:
+    assert list(written([], "csv")) == list(written([], "jsonl")) == []
+
+
+def test_a_span_is_of_whole_days_and_its_last_day_is_in_it() -> None:
+    day = datetime(2023, 11, 14)
+    assert Span.of_days(day, day) == Span(1_699_920_000_000, 1_700_006_399_999)
+    assert Span.of_days(None, None) == Span()
