@@ -24,6 +24,7 @@ from gateway.context import Known
 from gateway.denials import fault_of
 from gateway.forecast import Forecast, most
 from gateway.identity import identify
+from gateway.lineage import recognised
 from gateway.logs import log
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
@@ -66,7 +67,8 @@ class Books:
 
     async def open(self, call: Call, service: Service, headers: Mapping[bytes, bytes]) -> Opened:
         """The session and a grant. Raises `RateLimited`, `QuotaSpent`, `StoreDown` where nothing passes unchecked."""
-        names = digests.of_messages(call.messages)
+        sent = digests.of_messages(call.messages)
+        names = recognised(call.messages, sent, service.strip)
         chain = digests.chained(names)
         expected = self._forecast.usage(call, service)
         amounts = service.amounts(expected, call.choices)
@@ -82,7 +84,7 @@ class Books:
             raise fault_of(found)
         memory = Memory.loads(session.memory) if session.memory else EMPTY
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
-        known = Known(names, session.known_messages, memory, session.idle_seconds, prices)
+        known = Known(sent, session.known_messages, memory, session.idle_seconds, prices)
         return Opened(session, known, chain, found, expected, lost)
 
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:

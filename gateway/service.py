@@ -14,6 +14,7 @@ from budgets.ledger import Amounts, Scope
 from budgets.usage import Usage
 from config.models import Model
 from gateway.counting import Counter
+from gateway.lineage import stripping
 from gateway.pace import Pace
 from gateway.pools import ServedPool
 from gateway.scoping import bounding, scope_of, session_owner
@@ -50,6 +51,7 @@ class Service:
         "scope",
         "session_limits",
         "strict",
+        "strip",
     )
 
     def __init__(self, caller: Caller, model: Model, pools: Sequence[ServedPool], counter: Counter) -> None:
@@ -68,6 +70,7 @@ class Service:
         limits = (*self.scope.limits, *self._session_budgets)
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self.strict = any(limit.hardness == "strict" for limit in limits)
+        self.strip = stripping(caller.may.policies)
         self._quiet_up_to: tuple[int, int, int, float] = NOTHING_QUIET
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)

@@ -52,11 +52,11 @@ class Strip(BaseModel):
         for at, message in enumerate(conversation.messages):
             if message.role in INSTRUCTIONS and at not in untouched and not message.media:
                 text = texts[at].text if at in texts else message.text
-                if (rest := self._rest(text)) is not None:
+                if (rest := self.rest(text)) is not None:
                     texts[at] = _replaced(at, message, rest)
         return Mends(texts, mends.calls, mends.orphans)
 
-    def _rest(self, text: str) -> str | None:
+    def rest(self, text: str) -> str | None:
         """The text without its volatile lines; None where there are none, or nothing would be left."""
         lines = text.split("\n")
         kept = list(self._kept(lines))

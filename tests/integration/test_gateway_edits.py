@@ -152,3 +152,19 @@ async def test_shadow_counts_and_changes_nothing(valkey: EmbeddedServer, up: Ups
         assert messages_of(up.requests[0].body) == START
         assert await house.metric("kvgate_context_removed_tokens_total", mode="shadow") > 5_000
         assert await house.metric("kvgate_context_removed_tokens_total", mode="enforce") == 0
+
+
+async def test_a_clock_that_is_left_out_makes_no_new_session(valkey: EmbeddedServer, up: Upstream) -> None:
+    def change(data: dict[str, Any]) -> None:
+        data["tiers"]["standard"]["policies"] = [{"kind": "strip"}]
+
+    def talk(minute: int, *more: bytes) -> list[bytes]:
+        return [wire("system", f"Be brief.\nCurrent time: 10:{minute:02}"), wire("user", "Hi"), *more]
+
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        await asked(running, talk(1))
+        before = await running.metric("kvgate_sessions_total", found="known")
+        await asked(running, talk(2, wire("assistant", "Hello"), wire("user", "More")))
+        assert await running.metric("kvgate_sessions_total", found="known") == before + 1
+    first, second = (messages_of(request.body) for request in up.requests)
+    assert second[: len(first)] == first, "the engine's cache of the prefix holds"
