@@ -128,7 +128,9 @@ class Attempt:
         except asyncio.CancelledError:
             if self._responder.started and not self._responder.gone:  # the gateway stops, the client is still there
                 self._break(scanner, errors.Draining("The gateway is being stopped."))
-            raise
+            if not (self._responder.gone and scanner.done):
+                raise
+            verdict = scanner.finish()  # a client that closes at `[DONE]`, as SDKs do, has had everything
         finally:
             delivery.usage, delivery.frames, delivery.first_at = scanner.usage, scanner.frames, relay.first_at
         if verdict == "complete":
