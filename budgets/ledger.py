@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, cast
 
 from budgets.grant import Amounts, Balance, Denied, Grant, Misdated, denial
-from budgets.limit import Dimension
+from budgets.limit import Dimension, Limit
 from budgets.record import Entry, encoded
 from budgets.scope import MICRO, Scope, Standing, Terms
 from budgets.script import Argument, RunScript, Script, Step
@@ -23,6 +23,7 @@ __all__ = [
     "Grant",
     "Misdated",
     "Scope",
+    "extending",
     "reserve",
     "reserving",
     "settle",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _RESERVE = Script.load("budgets", "reserve", "buckets")
+_EXTEND = Script.load("budgets", "extend", "buckets")
 _SETTLE = Script.load("budgets", "settle", "buckets")
 _GRACE_US: Final = 3600 * MICRO
 _NEVER_US: Final = 10**18
@@ -56,6 +58,25 @@ def reserving(
     asked = Grant(lease, scope, amounts, standing=standing, at_seconds=now_seconds)
     args = (lease, int(scope.lease_seconds * MICRO), _GRACE_US, standing.packed)
     return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked, standing))
+
+
+def extending(grant: Grant, more: Amounts) -> tuple[Grant, Step[Grant | Limit | None]]:
+    """Take `more` from the elastic limits of a call that runs: its grant from now on, or a limit that refused.
+
+    None: the lease has run out, and the call goes on without. More was generated, so it stays charged if the worker
+    dies. What was refused is charged in the end all the same, if it is used. With the grant as it would be, for a
+    caller who never hears the answer.
+    """
+    standing, lease = grant.stands, grant.id
+    _, *held = grant.lease.split(";")
+    counted = [terms for terms in standing.terms if terms.entry]
+    for terms, entry in zip(counted, held, strict=True):
+        _, taken, kept = entry.split(" ")
+        extra = 0 if terms.limit.hardness == "strict" else more.get(terms.dimension, 0) * terms.scale
+        lease += f"{terms.entry} {int(taken) + extra} {int(kept) + extra}"
+    args = (grant.lease, lease, int(grant.scope.lease_seconds * MICRO), _GRACE_US, standing.packed)
+    longer = replace(grant, lease=lease)
+    return longer, Step(_EXTEND, standing.keys, args, partial(_extended, longer))
 
 
 def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step[bool]:
@@ -117,6 +138,14 @@ def _denied(asked: Grant, terms: Terms, in_use: int, wait_us: int, now: float) -
     resets_at = now + terms.reset_seconds(in_use, now)
     denied = denial(asked.scope.tenant, terms, asked.amounts, in_use / terms.scale, wait_us / MICRO, resets_at)
     return replace(denied, never=True) if wait_us >= _NEVER_US else denied
+
+
+def _extended(longer: Grant, reply: object) -> Grant | Limit | None:
+    refused = cast("list[int]", reply)
+    if not refused:
+        return longer
+    limits = [longer.stands.terms[number - 1].limit for number in refused if number > 0]
+    return next((limit for limit in limits if limit.on_exceed == "stop"), limits[0] if limits else None)
 
 
 def _settled(reply: object) -> bool:

@@ -24,9 +24,12 @@ Dimension = Literal[
 Kind = Literal["rate", "quota", "slots"]
 Mode = Literal["enforce", "shadow"]
 Hardness = Literal["elastic", "strict"]
+OnExceed = Literal["debt", "stop"]
 OnStoreError = Literal["open", "closed", "local"]
 
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+GROWING: frozenset[Dimension] = frozenset({"decode_tokens", "total_tokens", "kv_read_bytes"})
+"""What grows while a reply is generated."""
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,127}$"
 
 
@@ -43,9 +46,10 @@ class Limit(BaseModel):
     calendar window, such as `every` day in `time_zone`; or at once.
 
     `model` None: calls of every model count. `elastic`: what is expected is reserved and what was used is charged, so
-    calls in flight may end above the limit; `strict`: the most that a call can use is reserved. `status` is what is
-    answered when a quota is spent. `on_store_error` says what happens while the ledger cannot be reached: let pass,
-    refuse, or a bounded local allowance. A limit in shadow is counted and reported but refuses nothing.
+    calls in flight may end above the limit; `strict`: the most that a call can use is reserved. `on_exceed` says what
+    becomes of a stream for which there is no more: it goes on, or it ends. `status` is what is answered when a quota is
+    spent. `on_store_error` says what happens while the ledger cannot be reached: let pass, refuse, or a bounded local
+    allowance. A limit in shadow is counted and reported but refuses nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,6 +63,7 @@ class Limit(BaseModel):
     every: Period | None = None
     time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     hardness: Hardness = "elastic"
+    on_exceed: OnExceed = "debt"
     mode: Mode = "enforce"
     status: Literal[402, 403, 422, 429] = 429
     on_store_error: OnStoreError = "local"
@@ -79,6 +84,8 @@ class Limit(BaseModel):
             raise ValueError("status is of quotas only; leave it out")
         if self.hardness == "strict" and self.dimension in ("requests", "concurrent_calls"):
             raise ValueError(f"{self.dimension} are known beforehand and always strict; leave hardness out")
+        if self.on_exceed != "debt" and (self.hardness == "strict" or self.dimension not in GROWING):
+            raise ValueError("on_exceed is of elastic limits of what is generated only; leave it out")
         return self
 
     @cached_property

@@ -13,11 +13,13 @@ from backends.engines.errors import classify
 from backends.exchange import Exchange, Head, UpstreamFailed
 from backends.lease import Lease
 from backends.sse import Scanner
+from budgets.usage import Usage
 from gateway import errors
 from gateway.answers import renaming_of, told, usage_of
-from gateway.clock import Clock
+from gateway.clock import Clock, wall
 from gateway.delivery import Delivery
 from gateway.dialects.fields import edited
+from gateway.extension import Extension
 from gateway.job import Job
 from gateway.metrics import Metrics
 from gateway.owned import owned_fields
@@ -122,7 +124,10 @@ class Attempt:
             gaps=self._metrics.itl.of(job.phase, self._pool.name),
             on_first=self._lease.first_token,
             renaming=renaming_of(job),
+            meter=job.extension,
         )
+        if job.extension is not None:
+            job.extension.stop = exchange.abort
         try:
             verdict = await relay.run(exchange)
         except asyncio.CancelledError:
@@ -137,12 +142,26 @@ class Attempt:
             delivery.outcome = "ok"
             self._responder.finish()
             return "success"
+        if verdict == "truncated" and job.extension is not None and job.extension.stopped_by is not None:
+            delivery.outcome = "ok"
+            self._cut_short(scanner, job.extension, delivery.tokens_seen)
+            return "neutral"
         delivery.outcome = "broken"
         if verdict == "truncated":
             self._break(scanner, errors.EngineBroke(BROKE_OFF))
         else:
             self._responder.finish()  # the engine's own error event has been passed on
         return "failure"
+
+    def _cut_short(self, scanner: Scanner, extension: Extension, decode_tokens: int) -> None:
+        """End a stream whose budget is spent as if it had come to its `max_tokens`."""
+        call = self._job.call
+        unfinished = [choice for choice in range(call.choices) if choice not in scanner.finish_reasons]
+        usage = Usage.estimated(extension.prompt_tokens, decode_tokens) if call.wants_usage else None
+        head = {"id": self._job.request_id, "created": int(wall())}
+        border = b"" if scanner.at_border else b"\n\n"
+        self._responder.write(border + call.dialect.cut_short(call, head, unfinished, usage))
+        self._responder.finish()
 
     def _break(self, scanner: Scanner, fault: errors.Fault) -> None:
         """End a stream that cannot be continued: the dialect's error event, and no normal end after it."""

@@ -22,6 +22,7 @@ from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
 from gateway.denials import fault_of
+from gateway.extension import Extension
 from gateway.forecast import Forecast, most
 from gateway.identity import identify
 from gateway.lineage import recognised
@@ -87,6 +88,12 @@ class Books:
         known = Known(sent, session.known_messages, memory, session.idle_seconds, prices)
         return Opened(session, known, chain, found, expected, lost)
 
+    def extension(self, call: Call, service: Service, opened: Opened) -> Extension | None:
+        """What asks for more while a stream goes on; None if no limit would be asked."""
+        if not (call.stream and service.grows) or opened.grant.local:
+            return None
+        return Extension(self._store, opened.grant, service, opened.expected, call.choices)
+
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
         service = passage.service
@@ -96,12 +103,18 @@ class Books:
             self._learn_warmth(passage, opened)
         amounts = service.amounts(used, passage.call.choices) if used is not None else {}
         entry = entry_of(passage, opened.session.id, used) if used is not None else None
-        limited = opened.grant.scope.limits or entry is not None
-        settling = ledger.settling(opened.grant, amounts, entry) if limited else None
+        grant, doubtful = opened.grant, None
+        if passage.extension is not None:
+            await passage.extension.ended()
+            grant, doubtful = passage.extension.grant, passage.extension.doubtful
+        limited = grant.scope.limits or entry is not None
+        settling = ledger.settling(grant, amounts, entry) if limited else None
         saving = self._saving(passage, opened, used) if used is not None else None
         await self._undone(opened.lost)
         try:
-            await self._closed(settling, saving, service.caller)
+            settled = await self._closed(settling, saving, service.caller)
+            if not settled and doubtful is not None:
+                await self._run(ledger.settling(doubtful, amounts, entry), WRITE_SECONDS)
         except StoreError as error:
             self._metrics.unwritten.add(1)
             self._warn(error)
@@ -144,16 +157,18 @@ class Books:
         except StoreError:
             return NO_SESSION
 
-    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller) -> None:
-        saved: Saved | None = None
+    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller) -> bool:
+        """Whether the settling charged anything."""
+        settled, saved = False, None
         if settling is not None and saving is not None:
-            _, saved = await self._run(both(settling, saving), WRITE_SECONDS)
+            settled, saved = await self._run(both(settling, saving), WRITE_SECONDS)
         elif settling is not None:
-            await self._run(settling, WRITE_SECONDS)
+            settled = await self._run(settling, WRITE_SECONDS)
         elif saving is not None:
             saved = await self._run(saving, WRITE_SECONDS)
         if saved is not None and saved.evicted:
             await self._sessions.forget(caller.tenant, saved.evicted, caller.may.organisation)
+        return settled
 
     async def _undone(self, lost: Grant | None) -> None:
         """Give back a grant whose answer never came; what was used is charged to the grant in its place."""

@@ -9,6 +9,7 @@ import msgspec
 
 from backends.demand import Demand, Phase
 from gateway.call import Call
+from gateway.extension import Extension
 from gateway.pools import ServedPool
 from gateway.responder import Header
 from gateway.service import Service
@@ -25,3 +26,4 @@ class Job(msgspec.Struct, frozen=True):
     headers: tuple[Header, ...]
     request_id: str
     trace: bytes
+    extension: Extension | None = None

@@ -13,6 +13,7 @@ from budgets.usage import Usage
 from gateway.call import Call
 from gateway.context import Known, Planned
 from gateway.delivery import Delivery
+from gateway.extension import Extension
 from gateway.service import Service
 from gateway.sessions import Session
 
@@ -38,6 +39,7 @@ class Passage:
     started_at: float
     delivery: Delivery = field(default_factory=Delivery)
     planned: Planned | None = None
+    extension: Extension | None = None
     phase: Phase = "decode"
     _kv_read: tuple[Usage, int] | None = None
 

@@ -48,6 +48,7 @@ class Pipeline:
         except Fault as fault:
             self._measure.ended(passage, outcome_of(fault), None)
             raise
+        passage.extension = self._books.extension(call, service, opened)
         try:
             await self._through(snapshot, passage, opened, request, responder)
         except Fault as fault:
@@ -99,6 +100,7 @@ class Pipeline:
             headers=answer_headers(passage.request_id, planned, opened.grant),
             request_id=passage.request_id,
             trace=carried,
+            extension=passage.extension,
         )
 
     def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:

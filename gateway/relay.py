@@ -12,6 +12,7 @@ import msgspec
 from backends.exchange import Exchange, UpstreamFailed
 from backends.sse import Scanner, Verdict
 from gateway.clock import Clock
+from gateway.extension import Meter, Unmetered
 from gateway.metrics import Series
 from gateway.responder import Header, Responder
 
@@ -57,6 +58,7 @@ class Relay:
         gaps: Series,
         on_first: Callable[[], None],
         renaming: Renaming | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._responder = responder
         self._headers = headers
@@ -65,6 +67,7 @@ class Relay:
         self._gaps = gaps
         self._on_first = on_first
         self._renaming = renaming
+        self._meter: Meter = meter or Unmetered()
         self._held = b""
         self._last_at = 0.0
         self.first_at = 0.0
@@ -85,6 +88,8 @@ class Relay:
     def received(self, data: bytes) -> None:
         """A piece of the body, in order."""
         out = self._scanner.feed(data)
+        if self._scanner.frames >= self._meter.due_frames:
+            self._meter.due()
         if self._renaming is not None:
             out = self._renamed(out, self._renaming)
         if not out:

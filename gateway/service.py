@@ -11,6 +11,7 @@ from typing import Final
 from budgets.cost import kv_read_bytes
 from budgets.estimate import Bounds
 from budgets.ledger import Amounts, Scope
+from budgets.limit import GROWING
 from budgets.usage import Usage
 from config.models import Model
 from gateway.counting import Counter
@@ -44,6 +45,7 @@ class Service:
         "bounds",
         "caller",
         "counter",
+        "grows",
         "key",
         "model",
         "paces",
@@ -70,6 +72,7 @@ class Service:
         limits = (*self.scope.limits, *self._session_budgets)
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self.strict = any(limit.hardness == "strict" for limit in limits)
+        self.grows = any(limit.hardness == "elastic" and limit.dimension in GROWING for limit in limits)
         self.strip = stripping(caller.may.policies)
         self._quiet_up_to: tuple[int, int, int, float] = NOTHING_QUIET
         self._limit_tokens: int | None = None

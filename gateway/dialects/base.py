@@ -3,9 +3,10 @@
 Rule: a dialect decides nothing. It reads, and it writes what it is told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from budgets.usage import Usage
 from gateway.call import Call
 from gateway.errors import ErrorReply
 from policies.conversation import Message
@@ -65,6 +66,13 @@ class Dialect(Protocol):
 
     def error(self, reply: ErrorReply) -> bytes:
         """The body of an error answer."""
+        ...
+
+    def cut_short(self, call: Call, head: Mapping[str, object], choices: Sequence[int], usage: Usage | None) -> bytes:
+        """The end of a stream whose `choices` had not ended: as long as they may be, and the usage if it is told.
+
+        `head` are fields of every frame: `id`, `created`.
+        """
         ...
 
     def error_frame(self, reply: ErrorReply) -> bytes:

@@ -3,10 +3,12 @@
 Rule: errors are built by a JSON encoder, never by string concatenation: an engine's text cannot forge a frame.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
+from budgets.usage import Usage
 from gateway.call import Call
 from gateway.errors import ErrorReply
 from policies.conversation import Message
@@ -15,6 +17,9 @@ from policies.edit import Edit
 
 class OpenAIDialect:
     """A format without messages: nothing to edit, so the body leaves as it came."""
+
+    chunk_object = "text_completion"
+    empty_choice: Mapping[str, object] = MappingProxyType({"text": "", "logprobs": None})
 
     def messages(self, call: Call, digests: Sequence[bytes]) -> tuple[Message, ...]:
         return ()
@@ -29,6 +34,16 @@ class OpenAIDialect:
         """`{"error": {"message", "type", "param", "code", ...}}`; what says more (limit, used) stands inside it."""
         body = {"message": reply.message, "type": reply.type, "param": reply.param, "code": reply.code}
         return msgspec.json.encode({"error": body | dict(reply.extra)})
+
+    def cut_short(self, call: Call, head: Mapping[str, object], choices: Sequence[int], usage: Usage | None) -> bytes:
+        """A last chunk with `finish_reason: length`, a usage chunk if it is told, and `[DONE]`."""
+        head = {**head, "object": self.chunk_object, "model": call.model}
+        ends = [{"index": choice, **self.empty_choice, "finish_reason": "length"} for choice in choices]
+        frames = [head | {"choices": ends}]
+        if usage is not None:
+            told = {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.decode_tokens}
+            frames.append(head | {"choices": [], "usage": told | {"total_tokens": usage.total_tokens}})
+        return b"".join([b"data: %b\n\n" % msgspec.json.encode(frame) for frame in frames]) + b"data: [DONE]\n\n"
 
     def error_frame(self, reply: ErrorReply) -> bytes:
         """One `data:` frame with a top-level `error`, on which the SDKs raise; no `[DONE]` follows."""

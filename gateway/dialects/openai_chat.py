@@ -5,7 +5,8 @@ base64 text, so a picture does not look like a million tokens.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -53,6 +54,8 @@ class OpenAIChat(OpenAIDialect):
     """The dialect of chat completions."""
 
     engine_path = b"/v1/chat/completions"
+    chunk_object = "chat.completion.chunk"
+    empty_choice: Mapping[str, object] = MappingProxyType({"delta": {}})
 
     def parse(self, body: bytes) -> Call:
         chat = parsed(_DECODER, body)

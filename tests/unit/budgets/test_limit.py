@@ -63,6 +63,11 @@ def test_a_limit_of_one_model_is_called_after_it() -> None:
         ({"dimension": "concurrent_calls", "per_seconds": 1}, "at once"),
         ({"dimension": "concurrent_calls", "every": "day"}, "at once"),
         ({"dimension": "concurrent_calls", "burst": 2}, "burst is of rates"),
+        ({"per_seconds": 1, "on_exceed": "stop"}, "on_exceed is of elastic"),
+        (
+            {"dimension": "decode_tokens", "per_seconds": 1, "on_exceed": "stop", "hardness": "strict"},
+            "on_exceed is of elastic",
+        ),
     ],
 )
 def test_a_limit_is_of_one_kind_and_has_nothing_of_another(fields: dict[str, object], said: str) -> None:

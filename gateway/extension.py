@@ -1,0 +1,92 @@
+"""More budget for a stream that goes on for longer than was expected.
+
+Rule: nothing per chunk but one comparison. What was reserved is used up when so many frames have passed; more is then
+asked for while the stream goes on. Where there is no more, the limit says whether it goes on into debt or ends.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from budgets import ledger
+from budgets.grant import Grant
+from budgets.limit import Limit
+from budgets.script import Step
+from budgets.usage import Usage
+from gateway.service import Service
+from gateway.store import Store
+
+LEAST_STEP_TOKENS: Final = 64
+
+
+class Meter(Protocol):
+    """Told when so many frames have passed."""
+
+    due_frames: int
+
+    def due(self) -> None: ...
+
+
+class Unmetered:
+    """A stream that needs no more, whatever comes."""
+
+    due_frames = sys.maxsize
+
+    def due(self) -> None:
+        """Never."""
+
+
+class Extension:
+    """The budget of one stream. `grant` is what is settled; `doubtful`, what it is if an answer was lost.
+
+    `stop` ends the stream; `stopped_by` is the limit that made it.
+    """
+
+    def __init__(self, store: Store, grant: Grant, service: Service, expected: Usage, choices: int) -> None:
+        self.grant = grant
+        self.doubtful: Grant | None = None
+        self.stop: Callable[[], object] | None = None
+        self.stopped_by: Limit | None = None
+        self.prompt_tokens = expected.prompt_tokens
+        self._store = store
+        self._service = service
+        self._choices = choices
+        self._tokens = expected.decode_tokens
+        self._step_tokens = max(LEAST_STEP_TOKENS, expected.decode_tokens)
+        self._asking: asyncio.Future[object] | None = None
+        self.due_frames = self._tokens + 1  # the first frame opens a stream and brings nothing
+
+    def due(self) -> None:
+        """Ask for the next step; the stream does not wait for it."""
+        longer, step = ledger.extending(self.grant, self._more())
+        self.due_frames = sys.maxsize
+        self._asking = self._store.run(step.script, step.keys, step.args)
+        self._asking.add_done_callback(partial(self._answered, longer, step))
+
+    async def ended(self) -> None:
+        """Wait for the answer that is under way, if one is."""
+        if self._asking is not None:
+            await asyncio.wait([self._asking])
+
+    def _more(self) -> ledger.Amounts:
+        """What the next step adds in every dimension."""
+        before, after = (
+            self._service.amounts(Usage.estimated(self.prompt_tokens, tokens), self._choices)
+            for tokens in (self._tokens, self._tokens + self._step_tokens)
+        )
+        return {dimension: units - before[dimension] for dimension, units in after.items()}
+
+    def _answered(self, longer: Grant, step: Step[Grant | Limit | None], asked: "asyncio.Future[object]") -> None:
+        if asked.cancelled() or asked.exception() is not None:
+            self.doubtful = longer  # taken or not: settling will find out
+            return
+        found = step.read(asked.result())
+        if isinstance(found, Grant):
+            self.grant = found
+            self._tokens += self._step_tokens
+            self.due_frames = self._tokens + 1
+        elif isinstance(found, Limit) and found.on_exceed == "stop" and self.stop is not None:
+            self.stopped_by = found
+            self.stop()

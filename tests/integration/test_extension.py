@@ -1,0 +1,152 @@
+"""Streams that go on for longer than was reserved: more is asked for, and where there is no more they end or owe."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from gateway.embedded import EmbeddedServer
+from tests.fault.store_proxy import store_proxy
+from tests.house import Change, House, events, gateway, until
+from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, upstream
+
+TOKENS: Mapping[str, Any] = {"name": "tokens", "dimension": "total_tokens", "per": "1000000d"}
+EXPECTED = 8
+"""What is reserved for a reply at first, by its max_tokens, which the scripted engines do not keep to."""
+
+
+def budget(amount: int, **fields: object) -> Change:
+    def change(data: dict[str, Any]) -> None:
+        data["tiers"]["standard"]["budgets"] = [{**TOKENS, "amount": amount, **fields}]
+
+    return change
+
+
+def says(words: int, then: Callable[[], Awaitable[None]] | None = None) -> Callable[[Peer], Awaitable[None]]:
+    """Streams so many words, waits for what `then` waits for, and ends with its usage."""
+
+    async def script(peer: Peer) -> None:
+        await peer.send(CHUNKED, chunk(frame("")))
+        for _ in range(words):
+            await peer.send(chunk(frame("w")))
+        if then is not None:
+            await then()
+        usage = {"prompt_tokens": 5, "completion_tokens": words}
+        await peer.send(chunk(frame("", finish="stop")), chunk(frame(usage=usage)), chunk(DONE), END)
+
+    return script
+
+
+async def stored(running: House) -> int:
+    """Micro-units taken by the lease that runs."""
+    leases = await running.gateway.store.command("ZRANGE", "kvgate:1:{acme}:leases", 0, -1)
+    assert isinstance(leases, list)
+    return sum(int(lease.split()[1]) for lease in leases) // 10**6
+
+
+async def test_a_stream_takes_more_while_it_goes_on_and_is_charged_what_it_used(valkey: EmbeddedServer) -> None:
+    grown = asyncio.Event()
+
+    async def waits() -> None:
+        await grown.wait()
+
+    async with (
+        upstream(says(30, waits)) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, budget(900)) as running,
+    ):
+        reader, writer = await running.send(stream=True)
+        await reader.readuntil(b"w")
+        while await stored(running) < EXPECTED + 64:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.005)
+        grown.set()
+        await reader.readuntil(b"[DONE]")
+        writer.close()
+        await running.nothing_left()
+        assert await running.charged() == 35
+
+
+async def test_a_stream_without_more_goes_on_into_debt(valkey: EmbeddedServer) -> None:
+    async with upstream(says(60)) as up, gateway({"any": {"one": up.url}}, valkey.url, budget(40)) as running:
+        answer = await running.chat(stream=True)
+        assert events(answer.text)[-1] == "[DONE]"
+        await running.nothing_left()
+        assert await running.charged() == 65
+        assert (await running.chat()).status_code == 429
+
+
+@pytest.mark.parametrize("wants_usage", [False, True])
+async def test_a_stream_without_more_ends_as_if_it_had_come_to_its_length(
+    valkey: EmbeddedServer, wants_usage: bool
+) -> None:
+    async def waits_for_the_end() -> None:
+        await up.peers[0].gone.wait()
+
+    async with (
+        upstream(says(30, waits_for_the_end)) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, budget(40, on_exceed="stop")) as running,
+    ):
+        answer = await running.chat(stream=True, stream_options={"include_usage": wants_usage})
+        *_, end = frames = [json.loads(event) for event in events(answer.text)[:-1]]
+        assert events(answer.text)[-1] == "[DONE]"
+        if wants_usage:
+            assert end["choices"] == []
+            assert end["usage"]["completion_tokens"] == 30
+            end = frames[-2]
+        assert end["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
+        assert (end["object"], end["model"]) == ("chat.completion.chunk", "demo")
+        await running.nothing_left()
+        assert await running.metric("kvgate_requests_total", outcome="ok") == 1
+        assert await running.metric("kvgate_attempts_total", outcome="neutral") == 1
+        prompt = await running.metric("kvgate_tokens_total", kind="prefill")
+        assert await running.charged() == prompt + 30
+
+
+async def test_a_stream_goes_on_when_the_store_is_away_and_is_charged_when_it_is_back(valkey: EmbeddedServer) -> None:
+    async def back() -> None:
+        proxy.back()
+        await until(lambda: running.gateway.store.available)
+
+    async def words(peer: Peer) -> None:
+        await peer.send(CHUNKED, chunk(frame("")), chunk(frame("w")))
+        proxy.away()
+        await until(lambda: not running.gateway.store.available)
+        await peer.send(*(chunk(frame("w")) for _ in range(30)))
+        await back()
+        usage = {"prompt_tokens": 5, "completion_tokens": 31}
+        await peer.send(chunk(frame("", finish="stop")), chunk(frame(usage=usage)), chunk(DONE), END)
+
+    async with (
+        store_proxy(valkey.url) as proxy,
+        upstream(words) as up,
+        gateway({"any": {"one": up.url}}, proxy.url, budget(900)) as running,
+    ):
+        answer = await running.chat(stream=True)
+        assert events(answer.text)[-1] == "[DONE]"
+        await running.nothing_left()
+        assert await running.charged() == 36
+
+
+async def test_what_an_answer_that_was_lost_had_taken_is_charged_once(valkey: EmbeddedServer) -> None:
+    async def words(peer: Peer) -> None:
+        store = running.gateway.store
+        await peer.send(CHUNKED, chunk(frame("")), chunk(frame("w")))
+        await until(lambda: store.available)
+        await store.command("CLIENT", "PAUSE", "1500", "ALL")  # takes the command, and answers when nobody waits
+        before = store.counters.timeouts
+        await peer.send(*(chunk(frame("w")) for _ in range(30)))
+        await until(lambda: store.counters.timeouts > before)
+        usage = {"prompt_tokens": 5, "completion_tokens": 31}
+        await peer.send(chunk(frame("", finish="stop")), chunk(frame(usage=usage)), chunk(DONE), END)
+
+    async with (
+        upstream(words) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, budget(900), store_timeout_seconds=0.5) as running,
+    ):
+        answer = await running.chat(stream=True)
+        assert events(answer.text)[-1] == "[DONE]"
+        await running.nothing_left()
+        assert await running.charged() == 36
+        records = await running.gateway.store.command("XLEN", "kvgate:1:{acme}:usage:acme")
+        assert records == 1
