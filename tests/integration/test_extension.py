@@ -2,17 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from budgets.script import Argument, Script
 from gateway.embedded import EmbeddedServer
+from gateway.store import StoreUnavailable
 from tests.fault.store_proxy import store_proxy
 from tests.house import Change, House, events, gateway, until
 from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, upstream
 
 TOKENS: Mapping[str, Any] = {"name": "tokens", "dimension": "total_tokens", "per": "1000000d"}
+Asked = asyncio.Future[object]
 EXPECTED = 8
 """What is reserved for a reply at first, by its max_tokens, which the scripted engines do not keep to."""
 
@@ -128,25 +131,39 @@ async def test_a_stream_goes_on_when_the_store_is_away_and_is_charged_when_it_is
         assert await running.charged() == 36
 
 
-async def test_what_an_answer_that_was_lost_had_taken_is_charged_once(valkey: EmbeddedServer) -> None:
-    async def words(peer: Peer) -> None:
-        store = running.gateway.store
-        await peer.send(CHUNKED, chunk(frame("")), chunk(frame("w")))
-        await until(lambda: store.available)
-        await store.command("CLIENT", "PAUSE", "1500", "ALL")  # takes the command, and answers when nobody waits
-        before = store.counters.timeouts
-        await peer.send(*(chunk(frame("w")) for _ in range(30)))
-        await until(lambda: store.counters.timeouts > before)
-        usage = {"prompt_tokens": 5, "completion_tokens": 31}
-        await peer.send(chunk(frame("", finish="stop")), chunk(frame(usage=usage)), chunk(DONE), END)
+async def test_what_an_answer_that_was_lost_had_taken_is_charged_once(
+    valkey: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = asyncio.Event()
+
+    async def waits() -> None:
+        await lost.wait()
 
     async with (
-        upstream(words) as up,
-        gateway({"any": {"one": up.url}}, valkey.url, budget(900), store_timeout_seconds=0.5) as running,
+        upstream(says(30, waits)) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, budget(900)) as running,
     ):
+        run = running.gateway.store.run
+
+        def losing(
+            script: Script, keys: Sequence[str], args: Sequence[Argument], seconds: float | None = None
+        ) -> Asked:
+            """The store does what it is asked; what it says of one script never comes."""
+            asked = run(script, keys, args, seconds)
+            if script.name != "extend":
+                return asked
+            answer: Asked = asyncio.get_running_loop().create_future()
+
+            def lose(_: Asked) -> None:
+                answer.set_exception(StoreUnavailable("lost"))
+                lost.set()
+
+            asked.add_done_callback(lose)
+            return answer
+
+        monkeypatch.setattr(running.gateway.store, "run", losing)
         answer = await running.chat(stream=True)
         assert events(answer.text)[-1] == "[DONE]"
         await running.nothing_left()
-        assert await running.charged() == 36
-        records = await running.gateway.store.command("XLEN", "kvgate:1:{acme}:usage:acme")
-        assert records == 1
+        assert await running.charged() == 35
+        assert await running.gateway.store.command("XLEN", "kvgate:1:{acme}:usage:acme") == 1
