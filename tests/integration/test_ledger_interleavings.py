@@ -13,8 +13,8 @@ from typing import Literal
 
 import pytest
 
-from budgets.ledger import Amounts, Grant, Scope, prompt_share, reserve, settle
-from budgets.limit import Limit
+from budgets.ledger import Amounts, Grant, Scope, extending, prompt_share, reserve, settle
+from budgets.limit import Dimension, Limit
 from budgets.scope import Owner, Terms
 from gateway.store import Store
 
@@ -63,6 +63,7 @@ class Call:
     most: Amounts
     state: Literal["runs", "died", "settled"] = "runs"
     used: Amounts = field(default_factory=dict)
+    more: Counter[Dimension] = field(default_factory=Counter)
 
     def charged(self, terms: Terms) -> int:
         """What its part of a bucket must be."""
@@ -71,9 +72,9 @@ class Call:
         elif terms.limit.hardness == "strict":
             units = self.most[terms.dimension]
         elif self.state == "runs":
-            units = self.expected[terms.dimension]
+            units = self.expected[terms.dimension] + self.more[terms.dimension]
         else:
-            units = prompt_share(terms.dimension, self.expected)
+            units = prompt_share(terms.dimension, self.expected) + self.more[terms.dimension]
         return units * terms.scale
 
 
@@ -91,10 +92,13 @@ class Play:
         return self.generator.sample(among, min(len(among), self.generator.randint(0, 3)))
 
     async def turn(self) -> None:
-        """Some calls begin while others end, some of them twice; then some die."""
+        """Some calls begin while others end, some of them twice, or take more; then some die."""
         ending = self.pick("runs", "died") if self.generator.random() < 0.7 else []
+        growing = [call for call in self.pick("runs") if call not in ending]
         await asyncio.gather(
-            *(self.begin() for _ in range(self.generator.randint(0, 4))), *(self.end(call) for call in ending)
+            *(self.begin() for _ in range(self.generator.randint(0, 4))),
+            *(self.end(call) for call in ending),
+            *(self.grow(call) for call in growing),
         )
         for call in self.pick("runs") if self.generator.random() < 0.3 else []:
             await self.die(call)
@@ -107,6 +111,15 @@ class Play:
         answer = await reserve(self.store.run, SCOPES[tenant], expected, clock, most)
         if isinstance(answer, Grant):
             self.calls.append(Call(answer, expected, most))
+
+    async def grow(self, call: Call) -> None:
+        tokens = self.generator.randint(1, 100)
+        more: Amounts = {"decode_tokens": tokens, "total_tokens": tokens, "kv_read_bytes": 1000 * tokens}
+        _, step = extending(call.grant, more)
+        found = step.read(await self.store.run(step.script, step.keys, step.args))
+        if isinstance(found, Grant):
+            call.grant = found
+            call.more.update(more)
 
     async def end(self, call: Call) -> None:
         most = call.most
