@@ -168,3 +168,27 @@ async def test_a_clock_that_is_left_out_makes_no_new_session(valkey: EmbeddedSer
         assert await running.metric("kvgate_sessions_total", found="known") == before + 1
     first, second = (messages_of(request.body) for request in up.requests)
     assert second[: len(first)] == first, "the engine's cache of the prefix holds"
+
+
+@pytest.mark.parametrize(("steps", "late"), [("strict", False), ("economic", True)])
+async def test_economic_steps_wait_while_they_do_not_pay(
+    valkey: EmbeddedServer, up: Upstream, steps: str, *, late: bool
+) -> None:
+    """With one token to decode, nothing is gained by a window that moves: only the limit moves it."""
+
+    def change(data: dict[str, Any]) -> None:
+        tier = data["tiers"]["standard"]
+        tier["policies"] = [{"kind": "keep_recent_turns"}]
+        tier["context"] = {"limit_tokens": "24k", "high_water_tokens": HIGH_WATER, "low_water_tokens": "4k"}
+        tier["context"]["steps"] = steps
+
+    up.scripts = [counts(1.0)]
+    messages, most = [wire("system", "Be brief."), wire("user", "The task.")], 0
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        for number in range(16):
+            answer = await asked(running, messages, max_tokens=1)
+            sent = answer.headers["x-kvgate-context"].partition("sent=")[2].partition(";")[0]
+            most = max(most, int(sent.lstrip("~")))
+            messages += [wire("assistant", f"Done {number}. {WORDS}"), wire("user", f"Step {number}. {WORDS[:4_000]}")]
+    assert (HIGH_WATER < most <= 24_000) is late
+    assert most > HIGH_WATER / 2
