@@ -24,7 +24,7 @@ class _Bucket:
 
 
 class LocalAllowance:
-    """Token buckets in memory: `share` of each limit, for at most `tenants` trees (the longest unused is forgotten).
+    """Token buckets in memory: `share` of each limit, at most `buckets` of them (the longest unused is forgotten).
 
     A quota is a bucket that refills as evenly as its windows follow one another; calls at once are not counted.
 
@@ -32,10 +32,10 @@ class LocalAllowance:
     workers x share of a full bucket, or one call each if a call is larger than that.
     """
 
-    def __init__(self, share: float = 0.1, tenants: int = 10_000) -> None:
+    def __init__(self, share: float = 0.1, buckets: int = 10_000) -> None:
         self._share = share
-        self._most = tenants
-        self._buckets: OrderedDict[str, dict[str, _Bucket]] = OrderedDict()
+        self._most = buckets
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
     def decide(self, scope: Scope, amounts: Amounts, now_seconds: float, wall_seconds: float) -> Grant | Denied:
         """Grant or deny without the store. `now_seconds` is monotonic, `wall_seconds` counts from 1970."""
@@ -58,10 +58,10 @@ class LocalAllowance:
         return Grant(uuid.uuid4().hex, scope, amounts, local=True, standing=standing, at_seconds=wall_seconds)
 
     def _used(self, tree: str, local: list[Terms], now_seconds: float) -> list[float]:
-        buckets = self._buckets.get(tree, {})
+        buckets = [self._buckets.get((tree, _name(terms))) for terms in local]
         return [
-            bucket.leaked(terms.limit, self._share, now_seconds) if (bucket := buckets.get(_name(terms))) else 0.0
-            for terms in local
+            bucket.leaked(terms.limit, self._share, now_seconds) if bucket else 0.0
+            for terms, bucket in zip(local, buckets, strict=True)
         ]
 
     def _wait_seconds(self, limit: Limit, amounts: Amounts, used: float) -> float:
@@ -69,10 +69,10 @@ class LocalAllowance:
         return max(0.0, used - room) / (limit.per_second * self._share)
 
     def _take(self, tree: str, local: list[Terms], used: list[float], amounts: Amounts, now_seconds: float) -> None:
-        buckets = self._buckets.setdefault(tree, {})
-        self._buckets.move_to_end(tree)
         for terms, use in zip(local, used, strict=True):
-            buckets[_name(terms)] = _Bucket(use + amounts.get(terms.dimension, 0), now_seconds)
+            name = tree, _name(terms)
+            self._buckets[name] = _Bucket(use + amounts.get(terms.dimension, 0), now_seconds)
+            self._buckets.move_to_end(name)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
 

@@ -70,8 +70,23 @@ def test_all_limits_or_none() -> None:
     assert grants(allowance, scope(), 100, 0.0) == 5
 
 
-def test_tenants_do_not_share_and_their_number_is_bounded() -> None:
-    allowance = LocalAllowance(share=0.1, tenants=2)
+def test_tenants_do_not_share_and_the_number_of_buckets_is_bounded() -> None:
+    allowance = LocalAllowance(share=0.1, buckets=2)
     assert [grants(allowance, scope(name), 7, 0.0) for name in ("a", "b", "c")] == [6, 6, 6]
     assert grants(allowance, scope("c"), 7, 0.0) == 0
     assert grants(allowance, scope("a"), 7, 0.0) == 6
+
+
+def test_a_quota_is_spread_evenly_over_its_windows() -> None:
+    allowance = LocalAllowance(share=0.1)
+    daily = scope(per_seconds=None, every="day", amount=864)
+    assert grants(allowance, daily, 100, 0.0) == 86
+    assert grants(allowance, daily, 100, 10_000.0) == 10
+    denied = allowance.decide(daily, ONE, 10_000.0, 0.0)
+    assert isinstance(denied, Denied)
+    assert (denied.kind, denied.local) == ("rate", True), "worth another try: it is not the quota that is spent"
+
+
+def test_calls_at_once_are_not_counted_while_nobody_can_tell() -> None:
+    at_once = Scope("acme", (Limit(dimension="concurrent_calls", amount=1),))
+    assert grants(LocalAllowance(), at_once, 10, 0.0) == 10
