@@ -22,9 +22,10 @@ from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
 from gateway.denials import fault_of
+from gateway.errors import SessionNotFound, StoreDown
 from gateway.extension import Extension
 from gateway.forecast import Forecast, most
-from gateway.identity import identify
+from gateway.identity import identify, named
 from gateway.lineage import recognised
 from gateway.logs import log
 from gateway.metrics import Metrics
@@ -32,7 +33,7 @@ from gateway.passage import Opened, Passage
 from gateway.prices import pricing
 from gateway.service import Service
 from gateway.sessions import Progress, Saved, Session, Sessions
-from gateway.statements import Statements
+from gateway.statements import RETRY, Statements
 from gateway.store import Store, StoreError
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
@@ -93,6 +94,16 @@ class Books:
         if not (call.stream and service.grows) or opened.grant.local:
             return None
         return Extension(self._store, opened.grant, service, opened.expected, call.choices)
+
+    async def forget(self, caller: Caller, id: str) -> None:
+        """Delete a session of the caller's tenant. Raises `SessionNotFound` or `StoreDown`."""
+        kept = named(id)
+        try:
+            found = kept and await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
+        except StoreError:
+            raise StoreDown("The sessions cannot be reached now.", headers=RETRY) from None
+        if not found:
+            raise SessionNotFound("There is no such session.")
 
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""

@@ -63,6 +63,10 @@ class ModelNotFound(ClientFault):
     """No such model, or none that this tenant may use."""
 
 
+class SessionNotFound(ClientFault):
+    """No such session of this tenant, or no more."""
+
+
 class RouteNotFound(ClientFault):
     """No such path. Unknown paths are never forwarded."""
 
@@ -160,6 +164,7 @@ ANSWERS: Mapping[type[Fault], Answer] = {
     ContextTooLong: Answer(400, "invalid_request_error", "context_length_exceeded"),
     NotAuthenticated: Answer(401, "invalid_request_error", "invalid_api_key"),
     ModelNotFound: Answer(404, "invalid_request_error", "model_not_found"),
+    SessionNotFound: Answer(404, "invalid_request_error", "session_not_found"),
     RouteNotFound: Answer(404, "invalid_request_error", "unknown_url"),
     MethodNotAllowed: Answer(405, "invalid_request_error", "method_not_allowed"),
     RateLimited: Answer(429, "tokens", "rate_limit_exceeded"),

@@ -56,6 +56,11 @@ def identify(headers: Mapping[bytes, bytes], hints: SessionHints, tenant: str, m
     return SessionKey(f"d-{_digest(tenant.encode(), model.encode(), opener)}", "derived")
 
 
+def named(id: str) -> str | None:
+    """A session that a client names outright (`parent|agent` for that of a sub-agent), as kept; None: no usable id."""
+    return _bounded(id) if all(map(_USABLE.fullmatch, id.split("|", 1))) else None
+
+
 def _names_session(headers: Mapping[bytes, bytes]) -> bool:
     """Whether any header could name a session; most requests have none."""
     names = b" ".join(headers)

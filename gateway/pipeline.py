@@ -68,6 +68,10 @@ class Pipeline:
         """How the caller's own limits stand; costs no engine. Raises `NotAuthenticated` or `StoreDown`."""
         return await self._books.statements.of(snapshot.tenants.identify(request.headers))
 
+    async def forget(self, snapshot: Snapshot, request: Request, session: str) -> None:
+        """Delete a session of the caller's. Raises `NotAuthenticated`, `SessionNotFound` or `StoreDown`."""
+        await self._books.forget(snapshot.tenants.identify(request.headers), session)
+
     async def _through(
         self, snapshot: Snapshot, passage: Passage, opened: Opened, request: Request, responder: Responder
     ) -> None:

@@ -37,6 +37,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 LATER: Final = frozenset({"/v1/responses", "/v1/messages"})
 MODELS: Final = "/v1/models"
 USAGE: Final = "/v1/usage"
+SESSIONS: Final = "/v1/sessions/"
 READING: Final = ("GET", "HEAD")
 PROBES: Final = {"/healthz": "ok", "/readyz": "ready"}
 """Also on this port, for load balancers that know no other."""
@@ -75,6 +76,8 @@ class Routes:
             elif path == USAGE and request.method in READING:
                 stated = await self._pipeline.statement(self._snapshot(), request)
                 responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], stated)
+            elif path.startswith(SESSIONS) and request.method == "DELETE":
+                await self._forget(request, unquote(path.removeprefix(SESSIONS)), request_id, responder)
             else:
                 self._look_up(request, path, request_id, responder)
         except Fault as fault:
@@ -93,11 +96,18 @@ class Routes:
         reply = replace(errors.answer(fault), status=status)
         responder.reply(status, [JSON, (b"x-request-id", next(self._ids).encode())], PLAIN.error(reply))
 
+    async def _forget(self, request: Request, session: str, request_id: str, responder: Responder) -> None:
+        await self._pipeline.forget(self._snapshot(), request, session)
+        body = msgspec.json.encode({"id": session, "object": "session", "deleted": True})
+        responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], body)
+
     def _look_up(self, request: Request, path: str, request_id: str, responder: Responder) -> None:
         """The routes that cost no engine."""
         probe = PROBES.get(request.path)
         if path in LATER:
             raise errors.RouteNotFound(f"{path} is not served yet; use /v1/chat/completions.")
+        if path.startswith(SESSIONS):
+            raise errors.MethodNotAllowed("A session takes DELETE only.", headers=((b"allow", b"DELETE"),))
         if path in DIALECTS:
             raise errors.MethodNotAllowed(f"{path} takes POST only.", headers=((b"allow", b"POST"),))
         if probe is None and path not in (MODELS, USAGE) and not path.startswith(f"{MODELS}/"):

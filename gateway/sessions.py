@@ -116,6 +116,13 @@ class Sessions:
         await self.forget(session.tenant, saved.evicted, session.organisation)
         return saved
 
+    async def delete(self, tenant: str, id: str, organisation: str | None = None) -> bool:
+        """Remove all of a session; false if there was none. A call that is under way begins it anew when it ends."""
+        key, live = _keys(tenant, id, organisation)
+        listed = await self._store.command("ZREM", live, id, key=live)  # first: from here on nothing continues it
+        await self._store.command("UNLINK", key, key=key)
+        return bool(listed)
+
     async def forget(self, tenant: str, ids: Sequence[str], organisation: str | None = None) -> None:
         """Free the memory of sessions that a save took off the list; they were gone from that moment."""
         if ids:
