@@ -223,7 +223,12 @@ def report(soak: Soak, memory: list[int], metrics: Mapping[str, float], reservat
     figures = {
         "calls": sum(soak.outcomes.values()),
         "outcomes": dict(soak.outcomes.most_common()),
-        "memory_megabytes": {"warm": memory[0] / 1e6, "most": max(memory) / 1e6, "end": memory[-1] / 1e6},
+        "memory_megabytes": {
+            "warm": memory[0] / 1e6,
+            "half": memory[len(memory) // 2] / 1e6,
+            "most": max(memory) / 1e6,
+            "end": memory[-1] / 1e6,
+        },
         "in_flight": metrics["kvgate_in_flight"],
         "requests_open": metrics["kvgate_requests_open"],
         "waiting": metrics["kvgate_waiting"],
