@@ -25,6 +25,8 @@ Row = Mapping[str, str | int]
 
 COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
 SUMS: Final = ("prefill_tokens", "cached_tokens", "decode_tokens", "kv_read_bytes")
+FORMULA: Final = ("=", "+", "-", "@")
+"""How a cell begins that spreadsheets would run; clients choose the names of their sessions."""
 PAGE: Final = 1_000
 PAGE_SECONDS: Final = 30.0
 
@@ -111,8 +113,12 @@ async def report(
 
 def _line(values: Iterable[object]) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(values)
+    csv.writer(line, lineterminator="").writerow(map(_cell, values))
     return line.getvalue()
+
+
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def _moment(at_ms: int) -> datetime:

@@ -50,3 +50,9 @@ def test_a_span_is_of_whole_days_and_its_last_day_is_in_it() -> None:
     day = datetime(2023, 11, 14)
     assert Span.of_days(day, day) == Span(1_699_920_000_000, 1_700_006_399_999)
     assert Span.of_days(None, None) == Span()
+
+
+def test_no_cell_of_csv_is_a_formula() -> None:
+    row = {"session": "=cmd", "key": "+1", "model": "@x", "pool": "-2", "label": "a=b", "calls": -3}
+    assert list(written([row], "csv"))[1] == "'=cmd,'+1,'@x,'-2,a=b,-3"
+    assert '"=cmd"' in next(iter(written([row], "jsonl")))
