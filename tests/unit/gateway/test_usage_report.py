@@ -53,6 +53,13 @@ def test_a_span_is_of_whole_days_and_its_last_day_is_in_it() -> None:
 
 
 def test_no_cell_of_csv_is_a_formula() -> None:
-    row = {"session": "=cmd", "key": "+1", "model": "@x", "pool": "-2", "label": "a=b", "calls": -3}
+    row: dict[str, str | int] = {
+        "session": "=cmd",
+        "key": "+1",
+        "model": "@x",
+        "pool": "-2",
+        "label": "a=b",
+        "calls": -3,
+    }
     assert list(written([row], "csv"))[1] == "'=cmd,'+1,'@x,'-2,a=b,-3"
     assert '"=cmd"' in next(iter(written([row], "jsonl")))
