@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
 
-import msgspec
-
 from budgets import ledger
 from budgets.allowance import LocalAllowance
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
@@ -25,8 +23,8 @@ from gateway.denials import fault_of
 from gateway.errors import SessionNotFound, StoreDown
 from gateway.extension import Extension
 from gateway.forecast import Forecast, most
-from gateway.identity import identify, named
-from gateway.lineage import recognised
+from gateway.identity import named
+from gateway.lineage import recognised, role_of, session_id
 from gateway.logs import log
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
@@ -44,13 +42,6 @@ NO_SESSION: Final = Session("", "", "unread")
 WARN_EVERY_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 2.0
 """How long step 9 waits for the store: it delays no answer, and a charge that is late is better than one lost."""
-
-
-class _Role(msgspec.Struct):
-    role: str = ""
-
-
-_ROLE = msgspec.json.Decoder(_Role)
 
 
 class Books:
@@ -75,7 +66,7 @@ class Books:
         expected = self._forecast.usage(call, service)
         amounts = service.amounts(expected, call.choices)
         ceiling = service.amounts(most(call, service), call.choices) if service.strict else None
-        tenant, id = service.caller.tenant, session_id(call, service, headers, names) if chain else ""
+        tenant, id = service.caller.tenant, session_id(call, headers, service.key, names) if chain else ""
         loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if chain else None
         session, found, lost = await self._opened(loading, service.scope_of(id), amounts, ceiling)
         self._metrics.sessions.add(1, session.status)
@@ -233,24 +224,3 @@ def entry_of(passage: Passage, session: str, used: Usage) -> Entry | None:
         kv_read_bytes=passage.kv_read_bytes(used),
     )
     return Entry(stream_of(caller.tenant, may.organisation), may.usage_records, record)
-
-
-def session_id(call: Call, service: Service, headers: Mapping[bytes, bytes], names: tuple[bytes, ...]) -> str:
-    """The session that a call claims, or one derived from how its conversation opens."""
-    opener = b"".join(names[: first_user(call) + 1])
-    return identify(headers, call.hints, service.caller.tenant, service.model.name, opener).id
-
-
-def first_user(call: Call) -> int:
-    """Where the first user message stands: what comes before it is the same in every chat of an application."""
-    for at, message in enumerate(call.messages):
-        if role_of(message) == "user":
-            return at
-    return len(call.messages)
-
-
-def role_of(message: bytes) -> str:
-    try:
-        return _ROLE.decode(message).role
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""

@@ -1,17 +1,27 @@
-"""By what a conversation is known again: one digest for each message, without the lines that its tier leaves out.
+"""Which session a call belongs to: what it claims, how it opens, and one digest for each message.
 
 Rule: what an engine never sees makes no new session. A clock in the system prompt is left out by `strip`, so the
 conversation of a minute ago is still the same one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+import msgspec
 import xxhash
 
+from gateway.call import Call
 from gateway.dialects.openai_messages import decoded, text_of
+from gateway.identity import identify
 from policies.conversation import INSTRUCTIONS
 from policies.policy import Policy
 from policies.strip import Strip
+
+
+class _Role(msgspec.Struct):
+    role: str = ""
+
+
+_ROLE = msgspec.json.Decoder(_Role)
 
 
 def stripping(policies: Iterable[Policy]) -> Strip | None:
@@ -35,3 +45,24 @@ def _of(message: bytes, digest: bytes, strip: Strip) -> bytes:
         return digest
     text = text_of(wire.get("content"))
     return xxhash.xxh3_128_digest(f"{role}\n{strip.rest(text) or text}".encode("utf-8", "surrogatepass"))
+
+
+def session_id(call: Call, headers: Mapping[bytes, bytes], key: tuple[str, str], names: tuple[bytes, ...]) -> str:
+    """The session that a call claims, or one derived from how its conversation opens; `key`: tenant and model."""
+    opener = b"".join(names[: first_user(call) + 1])
+    return identify(headers, call.hints, *key, opener).id
+
+
+def first_user(call: Call) -> int:
+    """Where the first user message stands: what comes before it is the same in every chat of an application."""
+    for at, message in enumerate(call.messages):
+        if role_of(message) == "user":
+            return at
+    return len(call.messages)
+
+
+def role_of(message: bytes) -> str:
+    try:
+        return _ROLE.decode(message).role
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""

@@ -1,16 +1,13 @@
-"""Whose session a call is, and where its conversation begins; the store's part is tested with a store."""
+"""Whose session a call is, and where its conversation begins."""
 
 import json
 
 import pytest
 
 from gateway import digests
-from gateway.books import first_user, role_of, session_id
 from gateway.call import Call
-from gateway.counting import Counter
-from gateway.service import Service
+from gateway.lineage import first_user, role_of, session_id
 from tests.unit.gateway.samples import call as chat
-from tests.unit.gateway.samples import caller, model
 
 
 def said(*turns: tuple[str, str], **fields: object) -> Call:
@@ -19,8 +16,7 @@ def said(*turns: tuple[str, str], **fields: object) -> Call:
 
 
 def session_of(call: Call, headers: dict[bytes, bytes] | None = None) -> str:
-    service = Service(caller(), model(), (), Counter(len))
-    return session_id(call, service, headers or {}, digests.of_messages(call.messages))
+    return session_id(call, headers or {}, ("acme", "demo"), digests.of_messages(call.messages))
 
 
 @pytest.mark.parametrize(
