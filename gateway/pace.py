@@ -10,7 +10,7 @@ from budgets.hardware import Hardware
 
 USUAL_BATCH = 16
 """Sequences that share a decode step when nothing is known: weights are read once for all of them."""
-MAX_KEPT = 65_536
+MAX_KEPT = 4_096
 
 
 class Pace:
