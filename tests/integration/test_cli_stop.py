@@ -84,6 +84,8 @@ async def refused(port: int) -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except ConnectionRefusedError:
             return
+        except ConnectionResetError:  # it was in the queue of the socket that closed just then
+            continue
         writer.close()
         await asyncio.sleep(0.01)
 
