@@ -35,6 +35,7 @@ class Settings(BaseSettings):
     store_timeout_seconds: Annotated[Duration, Field(gt=0)] = 0.05
     data_dir: Path = Path("kvgate-data")
     secret: SecretStr | None = Field(default=None, description="Salts of digests; at least 16 characters.")
+    store_keys: SecretStr | None = Field(default=None, description="id:base64,... : text in the store is sealed.")
     body_limit_bytes: Annotated[Size, Field(gt=0)] = 32 * 1024 * 1024
     workers: Annotated[int, Field(ge=1, le=256, description="Processes that share the port.")] = 1
     admin_socket: Path | None = Field(default=None, description="Where a worker tells its supervisor how it is.")

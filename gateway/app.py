@@ -32,6 +32,7 @@ from gateway.server import Server
 from gateway.snapshot import Snapshot
 from gateway.store import Store, StoreSettings, StoreUnavailable
 from gateway.tasks import Tasks
+from gateway.vault import Vault, vault_of
 
 
 class StartError(Exception):
@@ -47,6 +48,7 @@ class Gateway:
     configuring: Configuring
     snapshot: Snapshot
     background: Tasks
+    vault: Vault = field(default_factory=Vault)
     port: int = 0
     admin_port: int = 0
     draining: bool = False
@@ -78,15 +80,16 @@ class Gateway:
 async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
     """A gateway that serves until the block is left, which drains it.
 
-    Raises `StartError`, `EmbeddedError`, `StoreError` or `SecretError`: one line each.
+    Raises `StartError`, `EmbeddedError`, `StoreError`, `SecretError` or `KeysError`: one line each.
     """
+    vault = vault_of(settings.store_keys)
     async with AsyncExitStack() as ends:
         metrics = Metrics()
         background = Tasks(task_failed(metrics))
         ends.push_async_callback(background.close)
         store = await opened_store(settings, background, ends)
         configuring = Configuring(secret_of(settings), metrics, background, settings.workers)
-        gateway = Gateway(metrics, store, configuring, await first_snapshot(configuring, config), background)
+        gateway = Gateway(metrics, store, configuring, await first_snapshot(configuring, config), background, vault)
         ends.push_async_callback(gateway.close_pools)
         server = front(gateway, settings)
         ends.callback(server.close)
@@ -164,7 +167,7 @@ def front(gateway: Gateway, settings: Settings) -> Server:
     """The pipeline behind its routes behind the server."""
     forecast = Forecast()
     context = Context(gateway.metrics, forecast.ratio)
-    books = Books(gateway.store, gateway.metrics, forecast, gateway.background)
+    books = Books(gateway.store, gateway.metrics, forecast, gateway.background, gateway.vault)
     pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds

@@ -30,11 +30,12 @@ from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
 from gateway.prices import pricing
 from gateway.service import Service
-from gateway.sessions import Progress, Saved, Session, Sessions
+from gateway.sessions import Progress, Saved, Session, Sessions, memory_place
 from gateway.statements import RETRY, Statements
 from gateway.store import Store, StoreError
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
+from gateway.vault import Vault, VaultError
 from policies.memory import EMPTY, Memory
 
 T = TypeVar("T")
@@ -47,8 +48,11 @@ WRITE_SECONDS: Final = 2.0
 class Books:
     """Opens and closes the accounts of calls."""
 
-    def __init__(self, store: Store, metrics: Metrics, forecast: Forecast, background: Tasks) -> None:
+    def __init__(
+        self, store: Store, metrics: Metrics, forecast: Forecast, background: Tasks, vault: Vault | None = None
+    ) -> None:
         self._store = store
+        self._vault = vault or Vault()
         self._background = background
         self._sessions = Sessions(store)
         self.statements = Statements(store)
@@ -75,10 +79,21 @@ class Books:
                 self._background.start(self._undone(lost), name="undo a lost grant")
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
             raise fault_of(found)
-        memory = Memory.loads(session.memory) if session.memory else EMPTY
+        memory = self._remembered(session) if session.memory else EMPTY
+        sent_before = 0 if memory is None else session.known_messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
-        known = Known(sent, session.known_messages, memory, session.idle_seconds, prices)
+        known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices)
         return Opened(session, known, chain, found, expected, lost)
+
+    def _remembered(self, session: Session) -> Memory | None:
+        """The edits in force; None where they cannot be opened. Then all is decided anew, as for a cold prefix: what
+        was sent before is not known, so nothing may be taken to stand as it was."""
+        try:
+            return Memory.loads(self._vault.open(session.memory, memory_place(session)))
+        except VaultError as error:
+            self._metrics.unopened.add(1, "edits")
+            self._warn("the edits of a session cannot be opened, they are made anew", error)
+            return None
 
     def extension(self, call: Call, service: Service, opened: Opened) -> Extension | None:
         """What asks for more while a stream goes on; None if no limit would be asked."""
@@ -119,7 +134,7 @@ class Books:
                 await self._run(ledger.settling(doubtful, amounts, entry), WRITE_SECONDS)
         except StoreError as error:
             self._metrics.unwritten.add(1)
-            self._warn(error)
+            self._warn("calls are not written to the store", error)
 
     def _learn_warmth(self, passage: Passage, opened: Opened) -> None:
         """What the home of a session that went on without an edit still held of it."""
@@ -182,12 +197,12 @@ class Books:
     async def _run(self, step: Step[T], seconds: float | None = None) -> T:
         return step.read(await self._store.run(step.script, step.keys, step.args, seconds))
 
-    def _warn(self, error: StoreError) -> None:
+    def _warn(self, what: str, error: StoreError | VaultError) -> None:
         """Say it, but not for every call of an outage: the metrics count them all."""
         now = monotonic()
         if now - self._warned_at >= WARN_EVERY_SECONDS:
             self._warned_at = now
-            log(logging.WARNING, "calls are not written to the store", error=str(error))
+            log(logging.WARNING, what, error=str(error))
 
     def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Step[Saved] | None:
         if opened.session.status == "unread" or passage.planned is None:
@@ -195,13 +210,16 @@ class Books:
         progress = Progress(
             opened.chain,
             tokens=passage.planned.message_tokens,
-            memory=passage.planned.memory.dumps() if passage.planned.memory is not EMPTY else b"",
+            memory=self._sealed(opened.session, passage.planned.memory),
             home=passage.delivery.replica,
             prompt_tokens=used.prompt_tokens,
             kv_read_bytes=passage.kv_read_bytes(used),
             begins_turn=role_of(passage.call.messages[-1]) == "user",
         )
         return sessions.saving(opened.session, progress, passage.service.session_limits)
+
+    def _sealed(self, session: Session, memory: Memory) -> bytes:
+        return b"" if memory is EMPTY else self._vault.seal(memory.dumps(), memory_place(session))
 
 
 def entry_of(passage: Passage, session: str, used: Usage) -> Entry | None:

@@ -32,10 +32,11 @@ from gateway.secret import SecretError
 from gateway.store import StoreError
 from gateway.supervisor import PARENT_PIPE, supervising
 from gateway.usage_report import COLUMNS
+from gateway.vault import KeysError
 
 COMMANDS = "kvgate.commands"
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
-START_ERRORS = (StartError, EmbeddedError, StoreError, SecretError, demonstration.DemoError)
+START_ERRORS = (StartError, EmbeddedError, StoreError, SecretError, KeysError, demonstration.DemoError)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 

@@ -150,6 +150,7 @@ class Metrics(Collector):
         self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "rule")
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit")
         self.unwritten = Counts("kvgate_store_unwritten", "Calls whose settlement and session were not written.")
+        self.unopened = Counts("kvgate_store_unopened", "Texts in the store that could not be opened.", "what")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
         self.refused = Counts("kvgate_refused", "Requests answered with an error of the gateway's own.", "code")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")

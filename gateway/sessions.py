@@ -130,6 +130,11 @@ class Sessions:
             await self._store.command("UNLINK", *keys, key=keys[0])
 
 
+def memory_place(session: Session) -> str:
+    """Where the edits in force of a session lie, for the vault: any of its branches."""
+    return f"{_keys(session.tenant, session.id, session.organisation)[0]} e"
+
+
 def loading(tenant: str, id: str, chain: Sequence[bytes], organisation: str | None = None) -> Step[Session]:
     """The branch that a conversation with these cumulative digests continues."""
     keys = _keys(tenant, id, organisation)

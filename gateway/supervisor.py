@@ -25,6 +25,7 @@ from gateway.app import StartError, listening
 from gateway.logs import log
 from gateway.merging import merged
 from gateway.tasks import Tasks
+from gateway.vault import vault_of
 
 FIRST_BACKOFF_SECONDS: Final = 0.2
 LONGEST_BACKOFF_SECONDS: Final = 10.0
@@ -116,7 +117,11 @@ class Supervisor:
 
 @asynccontextmanager
 async def supervising(config: Path, settings: Settings) -> AsyncIterator[Supervisor]:
-    """Workers until the block is left, which drains them. Raises `StartError` or `EmbeddedError`: one line each."""
+    """Workers until the block is left, which drains them.
+
+    Raises `StartError`, `EmbeddedError` or `KeysError`: one line each.
+    """
+    vault_of(settings.store_keys)  # a mistake is told here, once, and not by every worker again and again
     async with AsyncExitStack() as ends:
         reserved = ends.enter_context(_reserved(settings))
         settings = settings.model_copy(update={"port": reserved.getsockname()[1]})

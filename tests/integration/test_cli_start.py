@@ -64,6 +64,13 @@ async def test_a_secret_that_is_too_short(tmp_path: Path) -> None:
     assert "KVGATE_SECRET" in line and "hunter2" not in line
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_keys_of_the_store_that_are_none(tmp_path: Path, workers: str) -> None:
+    (line,) = await serve(tmp_path, KVGATE_STORE_KEYS="k1:hunter2", KVGATE_WORKERS=workers)
+    assert line.startswith("KVGATE_STORE_KEYS: key 1 ") and "hunter2" not in line
+    assert not program.processes_about(tmp_path)
+
+
 async def test_an_engine_key_that_is_not_set(tmp_path: Path) -> None:
     path = program.file(tmp_path)
     path.write_text(path.read_text().replace("    phase: any", "    engine_key: env:NOT_SET\n    phase: any"))
