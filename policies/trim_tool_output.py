@@ -39,8 +39,9 @@ class Tools(BaseModel):
 class TrimToolOutput(BaseModel):
     """Cut a tool message above `max_tokens` down to it: `head_share` of what is kept from its head, the rest its tail.
 
-    A message whose trim would remove fewer than `min_removed_tokens` stays as it is. With `age_turns` above 0 only
-    outputs are cut that have so many turns behind them, and only in a step.
+    A message whose trim would remove fewer than `min_removed_tokens` stays as it is. With an age above 0 only outputs
+    are cut that have so many turns (`age_turns`), so many groups of a call and its results (`age_groups`), or both
+    behind them, and only in a step. An agent that was given one task stays in one turn, however much it calls.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,13 +53,14 @@ class TrimToolOutput(BaseModel):
     tools: Tools = Tools()
     min_removed_tokens: PositiveInt = 1
     age_turns: NonNegativeInt = 0
+    age_groups: NonNegativeInt = 0
 
     def revise(self, draft: Draft, count: Count) -> Draft:
         """`draft` with the outputs trimmed that have just arrived; those sent before wait for a step."""
         long = [at for at in range(self._border(draft)) if self._is_long(draft, at)]
-        arrived = [at for at in long if not self.age_turns and draft.is_free(at)]
+        arrived = [at for at in long if not self._by_age and draft.is_free(at)]
         draft = draft.with_trims(self._trims(draft, arrived, count))
-        sent = [at for at in long if self.age_turns or not draft.is_free(at)]
+        sent = [at for at in long if self._by_age or not draft.is_free(at)]
         savings = tuple((at, draft.output_tokens(at) - self.max_tokens) for at in sent)
 
         def make(now: Draft, start: int) -> Draft:
@@ -70,16 +72,23 @@ class TrimToolOutput(BaseModel):
         """Whether a message of so many bytes could be too long (a token is at least a byte)."""
         return largest_message_bytes > self.max_tokens
 
+    @property
+    def _by_age(self) -> bool:
+        return self.age_turns > 0 or self.age_groups > 0
+
     def _is_young(self, draft: Draft) -> Callable[[int], bool]:
         border = self._border(draft)
         return lambda at: at >= border
 
     def _border(self, draft: Draft) -> int:
         """Outputs from here on are too young."""
-        turns = draft.frame.conversation.turns()
-        if not self.age_turns:
-            return len(draft.messages)
-        return turns[-self.age_turns].start if self.age_turns < len(turns) else 0
+        conversation = draft.frame.conversation
+        border = len(draft.messages)
+        if self.age_turns:
+            border = _start_of_last([turn.start for turn in conversation.turns()], self.age_turns)
+        if self.age_groups:
+            border = min(border, _start_of_last([group[0] for group in conversation.groups()], self.age_groups))
+        return border
 
     def _is_long(self, draft: Draft, at: int) -> bool:
         message = draft.messages[at]
@@ -100,4 +109,9 @@ class TrimToolOutput(BaseModel):
         removed = message.tokens - found.tokens - TEMPLATE_TOKENS
         if removed < self.min_removed_tokens or len(found.text) >= len(message.text):
             return None
-        return Trimmed(replace(found.trim, removed_tokens=removed, late=self.age_turns > 0), found.text)
+        return Trimmed(replace(found.trim, removed_tokens=removed, late=self._by_age), found.text)
+
+
+def _start_of_last(starts: Sequence[int], count: int) -> int:
+    """Where the last `count` of them begin; 0 where there are no others."""
+    return starts[-count] if count < len(starts) else 0

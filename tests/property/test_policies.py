@@ -66,6 +66,7 @@ policies = st.lists(
         ),
         st.integers(50, 9000).map(lambda limit: CapContext(limit_tokens=limit)),
         st.builds(TrimToolOutput, max_tokens=st.integers(64, 200), age_turns=st.integers(1, 3)),
+        st.builds(TrimToolOutput, max_tokens=st.integers(64, 200), age_groups=st.integers(1, 3)),
         st.builds(DedupeToolOutput, min_tokens=st.integers(64, 300), superseded=st.booleans()),
         st.builds(ClearOldReasoning, keep_turns=st.integers(1, 3), min_removed_tokens=st.sampled_from((1, 200))),
         st.builds(DropStaleTurns, gap_seconds=st.just(60.0), keep_turns=st.integers(1, 3)),

@@ -46,6 +46,7 @@ POLICIES: tuple[Callable[[Random], Policy], ...] = (
         max_tokens=r.randint(64, 400), head_share=r.random(), min_removed_tokens=r.choice((1, 50))
     ),
     lambda r: TrimToolOutput(max_tokens=r.randint(64, 200), age_turns=r.randint(1, 3)),
+    lambda r: TrimToolOutput(max_tokens=r.randint(64, 200), age_groups=r.randint(1, 3)),
     lambda r: DedupeToolOutput(min_tokens=r.randint(64, 300), superseded=r.random() < 0.7),
     lambda r: ClearOldReasoning(keep_turns=r.randint(1, 3), min_removed_tokens=r.choice((1, 200))),
     lambda r: DropStaleTurns(gap_seconds=60, keep_turns=r.randint(1, 3)),

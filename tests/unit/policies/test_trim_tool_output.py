@@ -135,6 +135,30 @@ def test_old_outputs_are_cut_in_a_step_only() -> None:
     assert old.revise(Draft(Frame(talk), known=8), count).stepped(3).trimmed == {}
 
 
+def test_inside_one_turn_age_is_counted_in_groups() -> None:
+    rounds = [part for call in "abc" for part in (calling(call), result(call, LOG))]
+    talk = conversation(user(), *rounds)
+    one, two = (TrimToolOutput(max_tokens=200, age_groups=groups) for groups in (1, 2))
+    assert two.revise(Draft(Frame(talk), known=7), count).trimmed == {}
+    assert two.revise(Draft(Frame(talk), known=7, open=True), count).trimmed.keys() == {2}
+    assert one.revise(Draft(Frame(talk), known=7, open=True), count).trimmed.keys() == {2, 4}
+    assert TrimToolOutput(max_tokens=200, age_turns=1).revise(Draft(Frame(talk), open=True), count).trimmed == {}
+
+
+def test_calls_made_side_by_side_are_of_one_age() -> None:
+    talk = conversation(user(), calling("a", "b"), result("a", LOG), result("b", LOG), calling("c"), result("c", LOG))
+    old = TrimToolOutput(max_tokens=200, age_groups=2)
+    assert old.revise(Draft(Frame(talk), open=True), count).trimmed == {}
+    assert old.model_copy(update={"age_groups": 1}).revise(Draft(Frame(talk), open=True), count).trimmed.keys() == {2, 3}
+
+
+def test_of_two_ages_both_must_be_reached() -> None:
+    talk = conversation(user(), calling("a"), result("a", LOG), calling("b"), result("b", LOG), says(), user())
+    for turns, groups, trimmed_at in ((1, 1, {2}), (2, 1, set()), (1, 2, set()), (1, 0, {2, 4})):
+        old = TrimToolOutput(max_tokens=200, age_turns=turns, age_groups=groups)
+        assert old.revise(Draft(Frame(talk), open=True), count).trimmed.keys() == trimmed_at
+
+
 def test_no_cut_inside_a_grapheme() -> None:
     kept = text_of(EMOJI * 3000)
     head, _, tail = kept.partition("\n[kvgate")
