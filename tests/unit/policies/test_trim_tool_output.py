@@ -149,7 +149,8 @@ def test_calls_made_side_by_side_are_of_one_age() -> None:
     talk = conversation(user(), calling("a", "b"), result("a", LOG), result("b", LOG), calling("c"), result("c", LOG))
     old = TrimToolOutput(max_tokens=200, age_groups=2)
     assert old.revise(Draft(Frame(talk), open=True), count).trimmed == {}
-    assert old.model_copy(update={"age_groups": 1}).revise(Draft(Frame(talk), open=True), count).trimmed.keys() == {2, 3}
+    older = TrimToolOutput(max_tokens=200, age_groups=1)
+    assert older.revise(Draft(Frame(talk), open=True), count).trimmed.keys() == {2, 3}
 
 
 def test_of_two_ages_both_must_be_reached() -> None:
