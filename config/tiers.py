@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from budgets.limit import Limit
 from config.section import NamedSection, Section
-from config.units import COUNT_EXPECTED, SIZE_EXPECTED, Count, Duration, parse_count, parse_size, plain_numbers
+from config.units import COUNT_EXPECTED, SIZE_EXPECTED, Count, Duration, Size, parse_count, parse_size, plain_numbers
 from policies.policy import Policy
 
 Positive = Annotated[Count, Field(gt=0)]
@@ -60,13 +60,16 @@ Budgets = tuple[Budget, ...]
 
 
 class Session(Section):
-    """How long sessions are remembered (since last use, since their first), how many of a tenant's at once, and what
-    each of them may use.
+    """How long sessions are remembered (since last use, since their first), how many of a tenant's at once, how much
+    text the store keeps for all of them together, and what each of them may use.
     """
 
     ttl_seconds: Annotated[Duration, Field(gt=0, alias="ttl")] = 1_800.0
     absolute_ttl_seconds: Annotated[Duration, Field(gt=0, alias="absolute_ttl")] = 86_400.0
     max_sessions: Positive = 10_000
+    stored_bytes: Annotated[
+        Size, Field(gt=0, description="Text of a tenant in the store; the longest unused goes.")
+    ] = 256 * 1024 * 1024
     budgets: Budgets = ()
 
 

@@ -40,6 +40,25 @@ class Counts:
         return family
 
 
+class Levels:
+    """A gauge: what was seen last."""
+
+    __slots__ = ("help", "labels", "name", "values")
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        self.name, self.help, self.labels = name, description, labels
+        self.values: dict[Labels, float] = {}
+
+    def set(self, value: float, *labels: str) -> None:
+        self.values[labels] = value
+
+    def family(self) -> Metric:
+        family = GaugeMetricFamily(self.name, self.help, labels=self.labels)
+        for labels, value in list(self.values.items()):
+            family.add_metric(labels, value)
+        return family
+
+
 class Series:
     """One histogram of one set of labels. `observe` is on the path of every token."""
 
@@ -151,6 +170,10 @@ class Metrics(Collector):
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit")
         self.unwritten = Counts("kvgate_store_unwritten", "Calls whose settlement and session were not written.")
         self.unopened = Counts("kvgate_store_unopened", "Texts in the store that could not be opened.", "what")
+        self.stored_bytes = Levels(
+            "kvgate_stored_text_bytes", "Text of a tenant in the store, when seen last.", "tenant"
+        )
+        self.evicted_texts = Counts("kvgate_stored_texts_evicted", "Texts that went for the tenant's cap.", "tenant")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
         self.refused = Counts("kvgate_refused", "Requests answered with an error of the gateway's own.", "code")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
@@ -198,7 +221,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self.used.families()
         for counted in vars(self).values():
-            if isinstance(counted, Counts | Histogram):
+            if isinstance(counted, Counts | Levels | Histogram):
                 yield counted.family()
         for reading in self._readings:
             yield reading.family()

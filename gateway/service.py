@@ -68,7 +68,9 @@ class Service:
         session = caller.may.session
         self._session_budgets = bounding(session.budgets, model)
         self._session_scopes: dict[str, Scope] = {}
-        self.session_limits = SessionLimits(session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions)
+        self.session_limits = SessionLimits(
+            session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions, session.stored_bytes
+        )
         limits = (*self.scope.limits, *self._session_budgets)
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self.strict = any(limit.hardness == "strict" for limit in limits)

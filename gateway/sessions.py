@@ -26,11 +26,15 @@ Status = Literal["new", "known", "fork", "unread"]
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """How long a session lives, untouched and at all, and how many of a tenant live at once (longest idle go)."""
+    """How long a session lives, untouched and at all, and how many of a tenant live at once (longest idle go).
+
+    `stored_bytes`: text of all the tenant's sessions together (gateway/texts.py).
+    """
 
     idle_seconds: float = 3600.0
     absolute_seconds: float = 7 * 86400.0
     live_sessions: int = 10_000
+    stored_bytes: int = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from pathlib import Path
 from budgets.ledger import Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from gateway import embedded
+from gateway.metrics import Metrics
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Store
+from gateway.texts import Place, Text, Texts, counting
 from tests.integration.test_store import connected
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "redis.md"
@@ -34,6 +36,11 @@ async def every_script(store: Store) -> None:
     for id in ("first", "second"):  # the second takes the place of the first
         session = await sessions.load("acme", id, [b"a" * 16])
         assert await sessions.save(session, Progress([b"a" * 16]), limits)
+    for member in "ab":
+        step = counting(Place("acme"), [Text(f"o:{member}", 10, 60)], 10)
+        await Texts(store, Metrics()).settle(
+            Place("acme"), step.read(await store.run(step.script, step.keys, step.args))
+        )
     scope = Scope("acme", (Limit(dimension="requests", amount=1, per_seconds=1e6),))
     grant = await reserve(store.run, scope, {"requests": 1})
     assert isinstance(grant, Grant)

@@ -19,7 +19,7 @@ from config.load import parse
 from config.settings import Settings
 from gateway import cli
 from gateway.errors import ANSWERS
-from gateway.metrics import Counts, Histogram, Metrics
+from gateway.metrics import Counts, Histogram, Levels, Metrics
 from gateway.readings import STORE_COUNTERS
 from loadtest.cli import engine
 from tests.unit.tree import PACKAGES, ROOT
@@ -99,7 +99,7 @@ def test_every_metric_is_described_once_with_its_labels() -> None:
     rows = re.findall(r"^\| `(kvgate_\w+)` \| \w+ \| (.*?) ?\|", (ROOT / "docs" / "metrics.md").read_text(), re.M)
     assert sorted(name for name, _ in rows) == sorted(declared_metrics())
     labels = {name.removesuffix("_total"): told for name, told in rows}
-    kept = [kept for kept in vars(Metrics()).values() if isinstance(kept, Counts | Histogram)]
+    kept = [kept for kept in vars(Metrics()).values() if isinstance(kept, Counts | Levels | Histogram)]
     assert {each.name: labels[each.name] for each in kept} == {each.name: ", ".join(each.labels) for each in kept}
 
 
