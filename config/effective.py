@@ -1,7 +1,8 @@
 """What holds for one tenant: its tier with its own overrides, resolved once per configuration.
 
 Rule: the context's marks reach the policies here and nowhere else: a window without marks of its own takes those of
-the context, and the context's limit is always enforced, last. Of several caps the lowest holds.
+the context, and the context's limit is always enforced, last. Of several caps the lowest holds. In shadow all of it is
+in shadow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,17 +12,22 @@ from typing import TypeVar
 from budgets.limit import Limit
 from config.section import Section
 from config.tenants import Tenant
-from config.tiers import Context, MaxTokens, Session, Tier
+from config.tiers import Context, MaxTokens, Mode, Session, Tier
 from policies.cap_context import CapContext
+from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.policy import Policy
 
 S = TypeVar("S", bound=Section)
+Window = KeepRecentTurns | KeepRecentTokens
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """Everything that a request of this tenant is measured by. `models` holds names, aliases resolved."""
+    """Everything that a request of this tenant is measured by. `models` holds names, aliases resolved.
+
+    `mode` is that of the context's limit; each policy has its own.
+    """
 
     tenant: str
     tier: str
@@ -35,11 +41,13 @@ class Effective:
     organisation: str | None = None
     organisation_budgets: tuple[Limit, ...] = ()
     usage_records: int = 0
+    mode: Mode = "enforce"
 
 
 def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Limit, ...] = ()) -> Effective:
     """The tenant in its tier; `models` are those it may use, `shared` the budgets of its organisation."""
     context = overridden(tier.context, tenant.context)
+    mode = tier.mode if tenant.mode is None else tenant.mode
     policies = tier.policies if tenant.policies is None else tenant.policies
     return Effective(
         tenant=tenant.name,
@@ -48,12 +56,13 @@ def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Li
         max_tokens=overridden(tier.max_tokens, tenant.max_tokens),
         session=overridden(tier.session, tenant.session),
         budgets=tier.budgets if tenant.budgets is None else tenant.budgets,
-        policies=tuple(within(policies, context)),
+        policies=tuple(within(policies, context, mode)),
         priority=tier.priority if tenant.priority is None else tenant.priority,
         models=models,
         organisation=tenant.organisation,
         organisation_budgets=shared,
         usage_records=tier.usage_records if tenant.usage_records is None else tenant.usage_records,
+        mode=mode,
     )
 
 
@@ -64,15 +73,16 @@ def overridden(base: S, override: S | None) -> S:
     return base.model_copy(update={field: getattr(override, field) for field in override.model_fields_set})
 
 
-def within(policies: Sequence[Policy], context: Context) -> Iterator[Policy]:
+def within(policies: Sequence[Policy], context: Context, mode: Mode = "enforce") -> Iterator[Policy]:
     """The policies, told the context's marks and limit."""
     for policy in policies:
-        yield _marked(policy, context) if isinstance(policy, KeepRecentTurns) else policy
+        marked = _marked(policy, context) if isinstance(policy, Window) else policy
+        yield marked if mode == "enforce" else marked.model_copy(update={"mode": mode})
     if context.limit_tokens is not None:
-        yield CapContext(limit_tokens=context.limit_tokens)
+        yield CapContext(limit_tokens=context.limit_tokens, mode=mode)
 
 
-def _marked(window: KeepRecentTurns, context: Context) -> KeepRecentTurns:
+def _marked(window: Window, context: Context) -> Window:
     if window.high_water_tokens is not None or context.high_water_tokens is None:
         return window
     marks = {"high_water_tokens": context.high_water_tokens, "low_water_tokens": context.low_water_tokens}

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from budgets.limit import Limit
-from config.effective import overridden
+from config.effective import Window, overridden
 from config.model import Config
 from config.problems import Place
 from config.tenants import Tenant
 from config.tiers import Context, MaxTokens, Session, Tier
-from policies.keep_recent_turns import KeepRecentTurns
 from policies.policy import Policy
 
 Found = Iterator[tuple[Place, str]]
@@ -74,7 +73,7 @@ def _context(context: Context, policies: Sequence[Policy]) -> Found:
     yield from _ascending("context", low_water_tokens=low, high_water_tokens=high, limit_tokens=limit)
     if low is not None and high is None:
         yield ("context", "low_water_tokens"), "needs high_water_tokens, the mark at which the window is cut"
-    if high is not None and not any(isinstance(policy, KeepRecentTurns) for policy in policies):
+    if high is not None and not any(isinstance(policy, Window) for policy in policies):
         place = ("context", "high_water_tokens")
         yield place, "has no effect without a window; add {kind: keep_recent_turns} to the policies"
 

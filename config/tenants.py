@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from config.secret import SECRET
 from config.section import ModelName, Name, NamedSection, Section
-from config.tiers import Budgets, Context, MaxTokens, Policies, Priority, Session, UsageRecords
+from config.tiers import Budgets, Context, MaxTokens, Mode, Policies, Priority, Session, UsageRecords
 
 HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -45,6 +45,7 @@ class Tenant(NamedSection):
     organisation: Name | None = None
     keys: tuple[Key, ...] = ()
     models: tuple[ModelName, ...] | None = None
+    mode: Mode | None = None
     context: Context | None = None
     max_tokens: MaxTokens | None = None
     policies: Policies | None = None

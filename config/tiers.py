@@ -77,9 +77,16 @@ UsageRecords = Annotated[Count, Field(description="How many settled calls of a t
 Priority = Annotated[int, Field(ge=-1_000, le=1_000, description="Lower runs first, as vLLM reads it.")]
 
 
-class Tier(NamedSection):
-    """One class of service. Policies act in the listed order."""
+Mode = Literal["enforce", "shadow"]
 
+
+class Tier(NamedSection):
+    """One class of service. Policies act in the listed order.
+
+    In `mode: shadow` all of them, and the context's limit, are planned and counted but not applied.
+    """
+
+    mode: Mode = "enforce"
     context: Context = Context()
     max_tokens: MaxTokens = MaxTokens()
     policies: Policies = ()

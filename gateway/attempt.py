@@ -94,7 +94,9 @@ class Attempt:
     @property
     def _body(self) -> bytes:
         call, service = self._job.call, self._job.service
-        fields = owned_fields(call, service.caller, service.model.upstream_name, self._pool.features)
+        fields = owned_fields(
+            call, service.caller, service.model.upstream_name, self._pool.features, self._job.reply_tokens
+        )
         return edited(self._job.body, fields, call.present)
 
     async def _answered(self, exchange: Exchange, head: Head) -> ReplicaOutcome:

@@ -5,7 +5,7 @@ counted once and remembered by digest. What a policy decides is checked by the v
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,11 +13,12 @@ import msgspec
 from gateway import errors
 from gateway.call import Call
 from gateway.metrics import Metrics
+from gateway.owned import generated_limit
 from gateway.service import Service
 from policies.conversation import Conversation
 from policies.edit import Edit
 from policies.memory import EMPTY, Memory
-from policies.plan import Plan, Pricing, Refuse, plan
+from policies.plan import Plan, Pricing, Refuse, plan, reply_size
 from policies.validate import violations
 
 Mode = Literal["enforce", "shadow"]
@@ -35,7 +36,10 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The edits, and the prompt's tokens before and after them; `counted` tells exact counts from estimates."""
+    """The edits, and the prompt's tokens before and after them; `counted` tells exact counts from estimates.
+
+    `reply_tokens`: what the reply is clamped to, if it is.
+    """
 
     edits: tuple[Edit, ...]
     original_tokens: int
@@ -44,6 +48,7 @@ class Planned(msgspec.Struct, frozen=True):
     counted: bool
     message_tokens: tuple[int, ...] = ()
     scale: float = 1.0
+    reply_tokens: int | None = None
 
     @property
     def own_tokens(self) -> int | None:
@@ -60,7 +65,9 @@ class Context:
 
     async def plan(self, call: Call, service: Service, known: Known) -> Planned:
         """The edits for a call. Raises `ContextTooLong`."""
-        size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages))
+        reply = generated_limit(call, service.caller.may.max_tokens) if call.generates else 0
+        weight = reply_size(service.policies, reply) if service.caps_replies else 0
+        size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages), weight)
         if known.memory is EMPTY and known.pricing is None and service.quiet(size, known.idle_seconds):
             return estimated(call)
         scale = self._ratio(service.model.name)
@@ -73,6 +80,7 @@ class Context:
             known_messages=known.known_messages,
             idle_seconds=known.idle_seconds,
             pricing=known.pricing,
+            reply_tokens=reply,
         )
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")
@@ -84,7 +92,16 @@ class Context:
             return estimated(call)  # the longest fits; how many tokens there are together was not counted
         self._account(conversation, found)
         tokens = tuple([message.tokens for message in conversation.messages])
-        return Planned(found.edits, found.original_tokens, found.sent_tokens, found.memory, True, tokens, scale)
+        return Planned(
+            found.edits,
+            found.original_tokens,
+            found.sent_tokens,
+            found.memory,
+            counted=True,
+            message_tokens=tokens,
+            scale=scale,
+            reply_tokens=found.reply_tokens,
+        )
 
     def _refused(self, service: Service, refusal: Refuse, mode: Mode) -> None:
         self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), refusal.policy, mode)
@@ -95,9 +112,13 @@ class Context:
                 self._metrics.edits.add(1, edit.policy, mode)
                 # What a repair adds is no negative removal: a counter never goes down.
                 self._metrics.removed.add(max(0, edit.removed_tokens), edit.policy, mode)
-        if found.edits:
-            for violation in violations(conversation, found.edits):
-                self._metrics.violations.add(1, violation.rule)
+        self._validate(conversation, found.edits)
+        if found.shadow:
+            self._validate(conversation, found.what_if)
+
+    def _validate(self, conversation: Conversation, edits: Sequence[Edit]) -> None:
+        for violation in violations(conversation, edits) if edits else ():
+            self._metrics.violations.add(1, violation.rule)
 
 
 def estimated(call: Call) -> Planned:

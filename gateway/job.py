@@ -16,7 +16,10 @@ from gateway.service import Service
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The rendered body, where it may go in order of preference, and what the head of its answer must carry."""
+    """The rendered body, where it may go in order of preference, and what the head of its answer must carry.
+
+    `reply_tokens`: what a policy clamped the reply to, if one did.
+    """
 
     call: Call
     service: Service
@@ -27,3 +30,4 @@ class Job(msgspec.Struct, frozen=True):
     request_id: str
     trace: bytes
     extension: Extension | None = None
+    reply_tokens: int | None = None

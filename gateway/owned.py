@@ -17,8 +17,13 @@ from gateway.tenants import Caller
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
 
 
-def owned_fields(call: Call, caller: Caller, engine_name: str, features: Features) -> Mapping[str, bytes | None]:
-    """Raw JSON values to set and, as `None`, fields to remove. Nothing to change gives an empty mapping."""
+def owned_fields(
+    call: Call, caller: Caller, engine_name: str, features: Features, reply_tokens: int | None = None
+) -> Mapping[str, bytes | None]:
+    """Raw JSON values to set and, as `None`, fields to remove. Nothing to change gives an empty mapping.
+
+    `reply_tokens`: what a policy clamped the reply to, if one did.
+    """
     fields: dict[str, bytes | None] = {name: None for name in call.present if name in FORBIDDEN}
     if call.model != engine_name:
         fields["model"] = msgspec.json.encode(engine_name)
@@ -28,7 +33,15 @@ def owned_fields(call: Call, caller: Caller, engine_name: str, features: Feature
         fields["priority"] = b"%d" % caller.may.priority
     if call.stream and not call.wants_usage and features.usage_in_stream:
         fields["stream_options"] = _with_usage(call.present.get("stream_options"))
-    return fields | _limits(call, caller.may.max_tokens) if call.generates else fields
+    return fields | _limits(call, lowered(caller.may.max_tokens, reply_tokens)) if call.generates else fields
+
+
+def lowered(tier: MaxTokens, reply_tokens: int | None) -> MaxTokens:
+    """The tier's limits on a reply, none above `reply_tokens`."""
+    if reply_tokens is None:
+        return tier
+    limit = reply_tokens if tier.limit is None else min(tier.limit, reply_tokens)
+    return tier.model_copy(update={"limit": limit})
 
 
 def generated_limit(call: Call, tier: MaxTokens) -> int | None:

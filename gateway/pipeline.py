@@ -105,6 +105,7 @@ class Pipeline:
             request_id=passage.request_id,
             trace=carried,
             extension=passage.extension,
+            reply_tokens=planned.reply_tokens,
         )
 
     def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:

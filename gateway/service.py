@@ -25,9 +25,9 @@ from policies.cap_context import CapContext
 from policies.plan import may_act
 from policies.policy import Policy
 
-Size = tuple[int, int, int]
-"""Bytes of the prompt, bytes of its largest tool output, messages."""
-NOTHING_QUIET: Final = (-1, -1, -1, -1.0)
+Size = tuple[int, int, int, int]
+"""Bytes of the prompt, bytes of its largest tool output, messages, the weight of the reply asked for."""
+NOTHING_QUIET: Final = (-1, -1, -1, -1, -1.0)
 MAX_SCOPES: Final = 1_000
 """Sessions whose limits are kept ready; they are made anew in microseconds."""
 
@@ -44,6 +44,7 @@ class Service:
         "_session_scopes",
         "bounds",
         "caller",
+        "caps_replies",
         "counter",
         "grows",
         "key",
@@ -59,7 +60,7 @@ class Service:
     def __init__(self, caller: Caller, model: Model, pools: Sequence[ServedPool], counter: Counter) -> None:
         self.caller = caller
         self.key = (caller.tenant, model.name)
-        self.bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens)
+        self.bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens if caller.may.mode == "enforce" else None)
         self.model = model
         self.pools = tuple(pools)
         self.paces = tuple([Pace(model.geometry, pool.settings.hardware) for pool in pools])
@@ -75,8 +76,9 @@ class Service:
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self.strict = any(limit.hardness == "strict" for limit in limits)
         self.grows = any(limit.hardness == "elastic" and limit.dimension in GROWING for limit in limits)
+        self.caps_replies = any(isinstance(p, CapContext) and p.reply != "apart" for p in caller.may.policies)
         self.strip = stripping(caller.may.policies)
-        self._quiet_up_to: tuple[int, int, int, float] = NOTHING_QUIET
+        self._quiet_up_to: tuple[int, int, int, int, float] = NOTHING_QUIET
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
 
@@ -106,7 +108,8 @@ class Service:
         asked, quiet = (*size, idle_seconds), self._quiet_up_to
         if all(map(le, asked, quiet)):
             return True
-        if may_act(policies, *size, idle_seconds=idle_seconds):
+        total, largest, messages, reply = size
+        if may_act(policies, total, largest, messages, idle_seconds=idle_seconds, reply_size=reply):
             return False
         if all(map(ge, asked, quiet)):
             self._quiet_up_to = asked

@@ -1,12 +1,16 @@
-"""The hard limit of a prompt, judged after every other policy.
+"""The hard limit of a prompt, or of a prompt with its reply, judged after every other policy.
 
-Rule: never a silent cut. What does not fit is refused, with the limit, the size and the difference.
+Rule: never a silent cut. What does not fit is refused, with the limit, the size and the difference; only the room that
+was asked for a reply may be lowered, where the settings say so.
 """
 
 from dataclasses import dataclass
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
+
+UNBOUNDED_TOKENS = 1 << 62
+"""What a reply may take for which nobody set a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,12 @@ class Refuse:
 
 
 class CapContext(BaseModel):
-    """At most `limit_tokens` for a prompt, less what is set aside for the reply."""
+    """At most `limit_tokens` for a prompt, less what is set aside for the reply.
+
+    `reply` says what becomes of the reply that the client asked for (`max_tokens`): it counts `apart`; prompt and reply
+    together must fit or the call is `refuse`d; or it is `clamp`ed to what the prompt leaves, at least
+    `reserve_output_tokens`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,29 +37,57 @@ class CapContext(BaseModel):
     mode: Literal["enforce", "shadow"] = "enforce"
     limit_tokens: PositiveInt
     reserve_output_tokens: NonNegativeInt = 0
+    reply: Literal["apart", "refuse", "clamp"] = "apart"
 
     @model_validator(mode="after")
     def _room_is_left(self) -> Self:
-        if self.reserve_output_tokens >= self.limit_tokens:
+        if self._reserved_tokens >= self.limit_tokens:
             raise ValueError("reserve_output_tokens must be below limit_tokens, or no prompt would ever fit")
         return self
 
     @property
-    def prompt_limit_tokens(self) -> int:
-        """The most tokens that a prompt may have."""
-        return self.limit_tokens - self.reserve_output_tokens
+    def _reserved_tokens(self) -> int:
+        return max(self.reserve_output_tokens, self.reply != "apart")
 
-    def judge(self, tokens: int) -> Refuse | None:
+    def prompt_limit_tokens(self, reply_tokens: int | None = None) -> int:
+        """The most tokens that a prompt may have to which `reply_tokens` were asked for; below 1: none fits."""
+        asked = reply_tokens or 0 if self.reply == "refuse" else 0
+        return self.limit_tokens - max(self._reserved_tokens, asked)
+
+    def judge(self, tokens: int, reply_tokens: int | None = None) -> Refuse | None:
         """`Refuse` if a prompt of so many tokens is too long."""
-        limit = self.prompt_limit_tokens
+        limit = self.prompt_limit_tokens(reply_tokens)
         if tokens <= limit:
             return None
+        if self.reply == "refuse" and reply_tokens is not None:
+            return self._refused_together(tokens, reply_tokens)
         message = (
             f"The prompt has {tokens} tokens; at most {limit} are allowed here, so it is {tokens - limit} too long. "
             "Shorten the conversation or start a new one."
         )
         return Refuse(self.kind, limit, tokens, message)
 
-    def may_act(self, total_bytes: int) -> bool:
-        """Whether a prompt of this size in bytes could be refused."""
-        return total_bytes > self.prompt_limit_tokens
+    def _refused_together(self, tokens: int, reply_tokens: int) -> Refuse:
+        total = tokens + max(self._reserved_tokens, reply_tokens)
+        message = (
+            f"The prompt has {tokens} tokens and max_tokens asks for {reply_tokens}; at most {self.limit_tokens} are "
+            f"allowed together, so it is {total - self.limit_tokens} too much. Lower max_tokens or shorten the "
+            "conversation."
+        )
+        return Refuse(self.kind, self.limit_tokens, total, message)
+
+    def clamped(self, tokens: int, reply_tokens: int | None) -> int | None:
+        """What a reply to a prompt of so many tokens may have; None where what was asked for stands."""
+        left = self.limit_tokens - tokens
+        return left if self.reply == "clamp" and (reply_tokens is None or reply_tokens > left) else None
+
+    def reply_size(self, reply_tokens: int | None) -> int:
+        """How much a reply weighs for which so many tokens were asked: what has no bound is clamped, never refused."""
+        if self.reply == "apart":
+            return 0
+        return reply_tokens if reply_tokens is not None else UNBOUNDED_TOKENS if self.reply == "clamp" else 0
+
+    def may_act(self, total_bytes: int, reply_size: int = 0) -> bool:
+        """Whether a prompt of this size in bytes could be refused, or its reply clamped."""
+        reply = 0 if self.reply == "apart" else reply_size
+        return total_bytes + max(reply, self._reserved_tokens) > self.limit_tokens

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 
 from policies.copies import restorations
-from policies.draft import Draft
+from policies.draft import WINDOW, Draft
 from policies.pricing import Pricing, might_pay, pays
 
 
@@ -70,7 +70,9 @@ class KeepRecentTurns(BaseModel):
             raise ValueError("low_water_tokens needs high_water_tokens, and must be below it")
         return self
 
-    def revise(self, draft: Draft, limit_tokens: int | None, pricing: Pricing | None = None) -> Draft:
+    def revise(
+        self, draft: Draft, limit_tokens: int | None, pricing: Pricing | None = None, policy: str = WINDOW
+    ) -> Draft:
         """`draft` with a step taken if a mark is passed; `limit_tokens` is the cap that follows, if any.
 
         What is due goes first; if that brings the prompt down to the low water, the window stays. With `pricing` a step
@@ -82,21 +84,21 @@ class KeepRecentTurns(BaseModel):
         if not by_tokens and not self._is_past_turns(draft):
             return draft
         forced = water is not None and water.refused(total)
-        if not forced and not might_pay(draft, self._moved(draft, total, water), pricing):
+        if not forced and not might_pay(draft, self._moved(draft, total, water, policy), pricing):
             return draft
-        moved = self._moved(draft.stepped(), total, water)
+        moved = self._moved(draft.stepped(), total, water, policy)
         freed = total - moved.total_tokens
         if moved.cut <= draft.cut and not (by_tokens and water and water.is_worth(total, freed)):
             return draft
         return moved if forced or pays(draft, moved, pricing) else draft
 
-    def _moved(self, draft: Draft, before: int, water: Water | None) -> Draft:
+    def _moved(self, draft: Draft, before: int, water: Water | None, policy: str) -> Draft:
         """`draft` with the window where it should be; `before`: its tokens with what is due undone."""
         moves = _moves(draft)
         cut = self._cut_by_turns(draft, moves)
         if water is not None and water.passed(before):
             cut = max(cut, _cut_by_tokens(before, draft.total_tokens, moves, water))
-        return draft.with_cut(cut)
+        return draft.with_cut(cut, policy)
 
     def may_act(self, total_bytes: int, messages: int, limit_tokens: int | None) -> bool:
         """Whether a conversation of this size could pass a mark (a token is at least a byte, a turn a message)."""

@@ -16,6 +16,7 @@ from policies.dedupe_tool_output import DedupeToolOutput
 from policies.draft import Draft
 from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import Edit
+from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, InForce, Memory
 from policies.outcome import edits, in_force
@@ -29,20 +30,23 @@ from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
 ROUNDS = 4
 """How often policies speak in a step, at most; the second time they mostly have nothing to add."""
 
-__all__ = ["Plan", "Pricing", "Refuse", "may_act", "plan"]
+__all__ = ["Plan", "Pricing", "Refuse", "may_act", "plan", "reply_size"]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to send: the edits over the original, tokens before and after, and what to remember.
 
-    `shadow` and `shadow_refusal` are what the policies in shadow would have added.
+    `reply_tokens` is what the reply is clamped to, if it is. `what_if` are all edits there would be if the policies in
+    shadow were enforced, `shadow` those of them that are not made; `shadow_refusal`: or they would refuse it.
     """
 
     edits: tuple[Edit, ...]
     original_tokens: int
     sent_tokens: int
     memory: Memory
+    reply_tokens: int | None = None
+    what_if: tuple[Edit, ...] = ()
     shadow: tuple[Edit, ...] = ()
     shadow_refusal: Refuse | None = None
 
@@ -56,6 +60,7 @@ class _State:
     cold: bool
     idle_seconds: float
     pricing: Pricing | None
+    reply_tokens: int | None
 
 
 def plan(
@@ -68,23 +73,25 @@ def plan(
     cold: bool = False,
     idle_seconds: float = 0.0,
     pricing: Pricing | None = None,
+    reply_tokens: int | None = None,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
 
     `count` gives the tokens of a text. The first `known_messages` have been sent before, edited or not: they change
     only in a step. With `cold` the engine holds none of the prompt, so everything is decided anew. The session was last
-    used `idle_seconds` ago. With `pricing` (economic) a step that does not pay is put off unless a limit forces it;
-    without (strict) the marks alone decide.
+    used `idle_seconds` ago; `reply_tokens` were asked for (`max_tokens`; None: no bound). With `pricing` (economic) a
+    step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
-    state = _State(count, known, cold, idle_seconds, pricing)
+    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
     draft, standing = _draft(conversation, enforced, before.enforced, state)
-    refusal = _refusal(enforced, draft.total_tokens)
+    refusal = _refusal(enforced, draft.total_tokens, reply_tokens)
     if refusal is not None:
         return refusal
     made, remembered = _outcome(draft, standing)
-    done = Plan(made, conversation.total_tokens, draft.total_tokens, Memory(remembered))
+    reply = _clamped(enforced, draft.total_tokens, reply_tokens)
+    done = Plan(made, conversation.total_tokens, draft.total_tokens, Memory(remembered), reply)
     if len(enforced) < len(policies):
         sent = set(made)
         what_if, standing = _draft(conversation, policies, before.shadow, state)
@@ -92,8 +99,9 @@ def plan(
         done = replace(
             done,
             memory=replace(done.memory, shadow=remembered),
+            what_if=more,
             shadow=tuple(edit for edit in more if edit not in sent),
-            shadow_refusal=_refusal(policies, what_if.total_tokens),
+            shadow_refusal=_refusal(policies, what_if.total_tokens, reply_tokens),
         )
     same = next((known for known in (memory, EMPTY) if known == done.memory), done.memory)
     return replace(done, memory=same)
@@ -106,25 +114,38 @@ def may_act(
     messages: int,
     *,
     idle_seconds: float = 0.0,
+    reply_size: int = 0,
 ) -> bool:
     """Whether `plan` could do anything, told from sizes alone; False is certain for a session without edits in force.
 
     Bytes are those of the body and of its largest message that may be a tool's output, as received, where an image
     counts as no less than its tokens: a token is at least a byte, and a template adds at most `TEMPLATE_TOKENS` to a
-    message. What `strip` and `repair` look for has no size, so with them every conversation is looked at.
+    message. `reply_size` weighs what was asked for in reply. What `strip` and `repair` look for has no size, so with
+    them every conversation is looked at.
     """
     total, largest = total_bytes + messages * TEMPLATE_TOKENS, largest_message_bytes + TEMPLATE_TOKENS
-    limit = _limit(policies)
-    return any(_may_act(policy, total, largest, messages, limit, idle_seconds) for policy in policies)
+    limit = _limit(policies, reply_size)
+
+    def may(policy: Policy) -> bool:
+        if isinstance(policy, CapContext):
+            return policy.may_act(total, reply_size)
+        return _may_act(policy, total, largest, messages, limit, idle_seconds)
+
+    return any(map(may, policies))
+
+
+def reply_size(policies: Sequence[Policy], reply_tokens: int | None) -> int:
+    """How much a reply weighs for the caps, so that `may_act` can tell; 0 where none of them counts it."""
+    return max((policy.reply_size(reply_tokens) for policy in policies if isinstance(policy, CapContext)), default=0)
 
 
 def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int | None, idle_seconds: float) -> bool:
     match policy:
         case TrimToolOutput() | DedupeToolOutput():
             return policy.may_act(largest)
-        case KeepRecentTurns():
+        case KeepRecentTurns() | KeepRecentTokens():
             return policy.may_act(total, messages, limit)
-        case CapContext() | ClearOldReasoning():
+        case ClearOldReasoning():
             return policy.may_act(total)
         case DropStaleTurns():
             return policy.may_act(messages, idle_seconds)
@@ -136,7 +157,7 @@ def _draft(conversation: Conversation, policies: Sequence[Policy], before: InFor
     """The draft that the policies leave, and the standing ones as they are remembered."""
     standing, remembered = _standing(policies, before)
     draft = replayed(framed(conversation, standing), before, state.known, state.cold)
-    limit = _limit(policies)
+    limit = _limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):
         spoken = _spoken(replace(draft, dues=()), policies, limit, state)
         last, draft = draft, _settled(spoken, limit, state.pricing)
@@ -151,7 +172,7 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
         match policy:
             case TrimToolOutput() | DedupeToolOutput():
                 draft = policy.revise(draft, state.count)
-            case KeepRecentTurns():
+            case KeepRecentTurns() | KeepRecentTokens():
                 draft = policy.revise(draft, limit, state.pricing)
             case ClearOldReasoning():
                 draft = policy.revise(draft)
@@ -185,12 +206,17 @@ def _settled(draft: Draft, limit: int | None, pricing: Pricing | None) -> Draft:
     return draft if start is None else draft.stepped(start)
 
 
-def _limit(policies: Sequence[Policy]) -> int | None:
-    limits = [policy.prompt_limit_tokens for policy in policies if isinstance(policy, CapContext)]
+def _limit(policies: Sequence[Policy], reply_tokens: int | None) -> int | None:
+    limits = [policy.prompt_limit_tokens(reply_tokens) for policy in policies if isinstance(policy, CapContext)]
     return min(limits, default=None)
 
 
-def _refusal(policies: Sequence[Policy], tokens: int) -> Refuse | None:
-    refusals = (policy.judge(tokens) for policy in policies if isinstance(policy, CapContext))
+def _refusal(policies: Sequence[Policy], tokens: int, reply_tokens: int | None) -> Refuse | None:
+    refusals = (policy.judge(tokens, reply_tokens) for policy in policies if isinstance(policy, CapContext))
     found = [refusal for refusal in refusals if refusal is not None]
     return min(found, key=lambda refusal: refusal.limit_tokens, default=None)
+
+
+def _clamped(policies: Sequence[Policy], tokens: int, reply_tokens: int | None) -> int | None:
+    clamps = (policy.clamped(tokens, reply_tokens) for policy in policies if isinstance(policy, CapContext))
+    return min((tokens for tokens in clamps if tokens is not None), default=None)

@@ -8,6 +8,7 @@ from policies.cap_context import CapContext
 from policies.clear_old_reasoning import ClearOldReasoning
 from policies.dedupe_tool_output import DedupeToolOutput
 from policies.drop_stale_turns import DropStaleTurns
+from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.pin import Pin
 from policies.repair import Repair
@@ -20,6 +21,7 @@ Policy = Annotated[
     | ClearOldReasoning
     | DropStaleTurns
     | KeepRecentTurns
+    | KeepRecentTokens
     | CapContext
     | Pin
     | Strip

@@ -192,3 +192,18 @@ async def test_economic_steps_wait_while_they_do_not_pay(
             messages += [wire("assistant", f"Done {number}. {WORDS}"), wire("user", f"Step {number}. {WORDS[:4_000]}")]
     assert (HIGH_WATER < most <= 24_000) is late
     assert most > HIGH_WATER / 2
+
+
+async def test_a_reply_is_clamped_to_what_the_prompt_leaves(valkey: EmbeddedServer, up: Upstream) -> None:
+    def change(data: dict[str, Any]) -> None:
+        tier = data["tiers"]["standard"]
+        tier["policies"] = [{"kind": "cap_context", "limit_tokens": 2_000, "reply": "clamp"}]
+        tier["max_tokens"] = {}
+
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        answer = await asked(running, [wire("user", WORDS)], max_tokens=5_000)
+        prompt = int(answer.headers["x-kvgate-context"].partition("sent=")[2].partition(";")[0])
+        await asked(running, [wire("user", "Hi")], max_tokens=50)
+    clamped, free = (json.loads(request.body)["max_tokens"] for request in up.requests)
+    assert clamped == 2_000 - prompt
+    assert free == 50

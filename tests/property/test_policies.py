@@ -15,6 +15,7 @@ from policies.draft import Draft
 from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import ReplaceText, apply
 from policies.frame import Frame
+from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
 from policies.outcome import edits
@@ -64,6 +65,7 @@ policies = st.lists(
         st.integers(100, 9000).map(
             lambda high: KeepRecentTurns(high_water_tokens=high, low_water_tokens=max(1, high // 3))
         ),
+        st.integers(100, 9000).map(lambda high: KeepRecentTokens(high_water_tokens=high)),
         st.integers(50, 9000).map(lambda limit: CapContext(limit_tokens=limit)),
         st.builds(TrimToolOutput, max_tokens=st.integers(64, 200), age_turns=st.integers(1, 3)),
         st.builds(TrimToolOutput, max_tokens=st.integers(64, 200), age_groups=st.integers(1, 3)),
@@ -143,7 +145,7 @@ conversations = st.one_of(orderly(), orderly(), chaotic)
 
 
 def limits(policies: Sequence[Policy]) -> list[int]:
-    return [policy.prompt_limit_tokens for policy in policies if isinstance(policy, CapContext)]
+    return [policy.prompt_limit_tokens() for policy in policies if isinstance(policy, CapContext)]
 
 
 def size(message: Message) -> int:

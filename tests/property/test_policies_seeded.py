@@ -13,6 +13,7 @@ from policies.conversation import Conversation, Message
 from policies.dedupe_tool_output import DedupeToolOutput
 from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import apply
+from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
 from policies.pin import Pin
@@ -52,6 +53,7 @@ POLICIES: tuple[Callable[[Random], Policy], ...] = (
     lambda r: DropStaleTurns(gap_seconds=60, keep_turns=r.randint(1, 3)),
     lambda r: KeepRecentTurns(turns=r.randint(1, 3), high_water_turns=r.randint(3, 6)),
     lambda r: KeepRecentTurns(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
+    lambda r: KeepRecentTokens(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
     lambda r: CapContext(limit_tokens=r.randint(50, 9000)),
     lambda r: Pin(first_turns=r.randint(1, 2), tools=r.choice(((), ("loo*",))), roles=r.choice(((), ("assistant",)))),
     lambda r: Pin(markers=("Go",)),
@@ -124,7 +126,7 @@ def check(seed: int) -> None:
 def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan) -> None:
     assert violations(of, done.edits) == ()
     assert apply(of, done.edits).total_tokens == done.sent_tokens
-    assert all(done.sent_tokens <= p.prompt_limit_tokens for p in policies if isinstance(p, CapContext))
+    assert all(done.sent_tokens <= p.prompt_limit_tokens() for p in policies if isinstance(p, CapContext))
     assert (done.memory is EMPTY) == (done.edits == ())
 
 
@@ -134,7 +136,7 @@ def may_move_further(policies: Sequence[Policy], done: Plan) -> bool:
     Of what is sent nobody can tell that a pointer has an original, so a second plan for it may move that window.
     """
     pointers = any(trim.form == "same" for trim in done.memory.enforced.trims)
-    return pointers and any(isinstance(policy, KeepRecentTurns) for policy in policies)
+    return pointers and any(isinstance(policy, KeepRecentTurns | KeepRecentTokens) for policy in policies)
 
 
 def is_remembered(of: Conversation, done: Plan) -> None:
@@ -148,7 +150,10 @@ def is_remembered(of: Conversation, done: Plan) -> None:
 def grows(whole: Conversation, policies: Sequence[Policy], pricing: Pricing | None, r: Random) -> None:
     """Turn by turn: every plan is sound, and without a step what was sent stays as it was sent."""
     memory, known = EMPTY, 0
-    steps = any(isinstance(p, KeepRecentTurns | DropStaleTurns | CapContext) for p in policies) or pricing is not None
+    steps = (
+        any(isinstance(p, KeepRecentTurns | KeepRecentTokens | DropStaleTurns | CapContext) for p in policies)
+        or pricing is not None
+    )
     repairs = any(isinstance(p, Repair) for p in policies)
     sent: tuple[Message, ...] = ()
     for stop in [at + 1 for at, part in enumerate(whole.messages) if part.role in ("user", "tool")]:

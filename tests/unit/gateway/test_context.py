@@ -130,6 +130,40 @@ async def test_a_cap_in_shadow_is_counted_and_refuses_nothing() -> None:
     assert metrics.refusals.values == {("acme", "cap_context", "shadow"): 1}
 
 
+async def test_a_tier_in_shadow_counts_all_and_applies_nothing() -> None:
+    metrics = Metrics()
+    tier: list[Change] = [("tiers/standard/mode", "shadow"), ("tiers/standard/policies", [TRIM])]
+    context = {"limit_tokens": 1000}
+    at = Service(caller(*tier, ("tiers/standard/context", context)), model(), (), Counter(Words()))
+    plan = await planned(with_result(900), at, metrics)
+    assert (plan.edits, plan.sent_tokens) == ((), plan.original_tokens)
+    assert metrics.edits.values == {("trim_tool_output", "shadow"): 1}
+    plan = await planned(conversation("word " * 1200), at, metrics)
+    assert plan.sent_tokens > 1000
+    assert metrics.refusals.values == {("acme", "cap_context", "shadow"): 1}
+    assert at.bounds.prompt_tokens is None
+
+
+async def test_a_tenant_may_be_enforced_in_a_tier_in_shadow() -> None:
+    tier: list[Change] = [("tiers/standard/mode", "shadow"), ("tiers/standard/policies", [TRIM])]
+    tier.append(("tiers/standard/context", {}))
+    at = Service(caller(*tier, ("tenants/acme/mode", "enforce")), model(), (), Counter(Words()))
+    assert len((await planned(with_result(900), at)).edits) == 1
+
+
+async def test_a_reply_is_clamped_to_what_the_prompt_leaves() -> None:
+    free: Change = ("tiers/standard/max_tokens", {})
+    cap: Change = ("tiers/standard/policies", [CAP | {"reply": "clamp"}])
+    at = Service(caller(free, cap, ("tiers/standard/context", {})), model(), (), Counter(Words()))
+    plan = await planned(conversation("word " * 300), at)
+    assert plan.reply_tokens == 1000 - plan.sent_tokens
+    count = Words()
+    bounded: Change = ("tiers/standard/max_tokens", {"default": 100})
+    at = Service(caller(bounded, cap, ("tiers/standard/context", {})), model(), (), Counter(count))
+    plan = await planned(conversation("word " * 100), at)
+    assert (plan.reply_tokens, count.texts) == (None, 0)
+
+
 async def test_edits_in_force_are_made_again_far_from_every_threshold() -> None:
     at = service(Words(), TRIM)
     first = await planned(with_result(900), at)

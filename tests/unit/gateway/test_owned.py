@@ -97,3 +97,19 @@ def test_a_limit_without_a_default_is_the_default() -> None:
 def test_embeddings_generate_nothing_and_get_no_limit() -> None:
     embedding = OpenAIEmbeddings().parse(b'{"model":"demo","input":"x"}')
     assert owned_fields(embedding, caller(), "demo", PLAIN) == {}
+
+
+@pytest.mark.parametrize(
+    ("sent", "clamped", "expected"),
+    [
+        ({"max_tokens": 500}, 300, {"max_tokens": b"300"}),
+        ({"max_tokens": 200}, 300, {}),
+        ({"max_tokens": 900, "max_completion_tokens": 20}, 300, {"max_tokens": b"300"}),
+        ({}, 300, {"max_tokens": b"300"}),
+        ({"max_completion_tokens": None}, 300, {"max_completion_tokens": b"300"}),
+    ],
+)
+def test_a_reply_that_a_policy_clamped_is_asked_for_no_longer(
+    sent: dict[str, object], clamped: int, expected: dict[str, bytes]
+) -> None:
+    assert owned_fields(call(body(**sent)), caller(OPEN), "demo", PLAIN, clamped) == expected

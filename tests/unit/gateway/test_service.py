@@ -63,10 +63,10 @@ def test_a_configured_limit_goes_before_what_engines_say() -> None:
 
 def test_what_was_quiet_is_asked_again_when_an_engine_reports_its_limit() -> None:
     at = service(("tiers/standard/context", {}), ("tiers/standard/policies", []))
-    assert at.quiet((10_000, 5_000, 3), 0.0)
+    assert at.quiet((10_000, 5_000, 3, 0), 0.0)
     at.pools[0].pool.learn(at.pools[0].pool.replicas[0].name, load=None, max_model_len=4_096)
-    assert not at.quiet((10_000, 5_000, 3), 0.0)
-    assert at.quiet((1_000, 500, 3), 0.0)
+    assert not at.quiet((10_000, 5_000, 3, 0), 0.0)
+    assert at.quiet((1_000, 500, 3, 0), 0.0)
 
 
 SIZES = st.lists(
@@ -83,4 +83,4 @@ def test_quiet_is_what_the_policies_say_whatever_was_asked_before(sizes: list[tu
     for *size, idle in sizes:
         total, largest, messages = size
         acts = may_act(at.policies, total, largest, messages, idle_seconds=float(idle))
-        assert at.quiet((total, largest, messages), float(idle)) is not acts
+        assert at.quiet((total, largest, messages, 0), float(idle)) is not acts

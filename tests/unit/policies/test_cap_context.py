@@ -4,6 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from policies.cap_context import CapContext, Refuse
+from policies.keep_recent_turns import KeepRecentTurns
+from policies.memory import EMPTY
+from policies.plan import Plan, plan
+from policies.policy import Policy
+from tests.unit.policies.conversations import conversation, count, turn, user
 
 CAP = CapContext(limit_tokens=1000, reserve_output_tokens=200)
 
@@ -22,3 +27,40 @@ def test_what_does_not_is_refused_with_the_limit_the_size_and_the_difference() -
 def test_a_reserve_that_leaves_no_room_is_a_mistake() -> None:
     with pytest.raises(ValidationError, match="no prompt would ever fit"):
         CapContext(limit_tokens=100, reserve_output_tokens=100)
+
+
+def test_a_reply_that_does_not_fit_beside_the_prompt_is_refused() -> None:
+    cap = CapContext(limit_tokens=1000, reply="refuse")
+    assert cap.judge(800, 200) is None
+    assert cap.judge(999, None) is None
+    refusal = cap.judge(815, 200)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.limit_tokens, refusal.tokens) == (1000, 1015)
+    assert "max_tokens asks for 200" in refusal.message and "15 too much" in refusal.message
+    assert cap.prompt_limit_tokens(200) == 800
+
+
+def test_a_reply_is_clamped_to_what_the_prompt_leaves() -> None:
+    cap = CapContext(limit_tokens=1000, reserve_output_tokens=100, reply="clamp")
+    assert (cap.clamped(500, 400), cap.clamped(500, 501), cap.clamped(500, None)) == (None, 500, 500)
+    assert cap.judge(900, 5000) is None and cap.judge(901, 1) is not None
+
+
+@pytest.mark.parametrize("asked", [None, 1, 300, 5000])
+@pytest.mark.parametrize("reply", ["apart", "refuse", "clamp"])
+def test_sizes_never_hide_a_cap(reply: str, asked: int | None) -> None:
+    cap = CapContext.model_validate({"limit_tokens": 1000, "reply": reply})
+    for tokens in range(0, 1200, 7):
+        acts = cap.judge(tokens, asked) is not None or cap.clamped(tokens, asked) is not None
+        assert cap.may_act(tokens, cap.reply_size(asked)) or not acts
+
+
+def test_a_plan_brings_the_prompt_down_so_that_the_reply_fits_and_says_what_is_left() -> None:
+    talk = conversation(*(part for number in range(8) for part in turn(number, 100)), user())
+    both: list[Policy] = [KeepRecentTurns(), CapContext(limit_tokens=600, reply="refuse")]
+    done = plan(talk, both, EMPTY, count, reply_tokens=300)
+    assert isinstance(done, Plan)
+    assert done.sent_tokens <= 300 and done.reply_tokens is None
+    done = plan(talk, [KeepRecentTurns(), CapContext(limit_tokens=600, reply="clamp")], EMPTY, count)
+    assert isinstance(done, Plan)
+    assert done.reply_tokens == 600 - done.sent_tokens > 0
