@@ -41,6 +41,7 @@ class Line(Protocol):
     def fail(self, reason: Reason) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
+    def narrow(self) -> None: ...
 
 
 class Exchange:
@@ -82,6 +83,11 @@ class Exchange:
     def resume(self) -> None:
         if self._connection is not None:
             self._connection.resume()
+
+    def narrow(self) -> None:
+        """Let little come in while nobody reads: for an answer that is taken more slowly than it is made."""
+        if self._connection is not None:
+            self._connection.narrow()
 
     def received(self, data: bytes) -> None:
         if self._sink is None:

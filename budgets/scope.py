@@ -15,6 +15,8 @@ from budgets.limit import Dimension, Limit
 from budgets.window import Window, window
 
 MICRO = 1_000_000
+NEARLY = 0.8
+"""The part of a limit that is nearly all of it."""
 Level = Literal["organisation", "tenant", "key", "session"]
 
 
@@ -79,7 +81,8 @@ class Terms:
 class Standing:
     """The terms of a scope from one moment to the next change of a window, made ready for the scripts.
 
-    `packed`: what they are told of each limit, in MessagePack.
+    `packed`: what they are told of each limit, in MessagePack; `near`: how much of each is nearly all of it, in
+    micro-units.
     """
 
     terms: tuple[Terms, ...]
@@ -87,6 +90,7 @@ class Standing:
     packed: bytes
     since_seconds: float
     until_seconds: float
+    near: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, scope: "Scope", now_seconds: float) -> "Standing":
@@ -101,6 +105,7 @@ class Standing:
             msgspec.msgpack.encode([each.told for each in terms]),
             max((each.starts_at for each in windows), default=float("-inf")),
             min((each.ends_at for each in windows), default=float("inf")),
+            tuple([int(each.limit.capacity * each.scale * NEARLY) for each in terms]),
         )
 
 

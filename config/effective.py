@@ -6,11 +6,12 @@ in shadow.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from budgets.limit import Limit
 from config.section import Section
+from config.soft import Soft
 from config.tenants import Tenant
 from config.tiers import Context, MaxTokens, Mode, Session, Tier
 from policies.cap_context import CapContext
@@ -42,6 +43,7 @@ class Effective:
     organisation_budgets: tuple[Limit, ...] = ()
     usage_records: int = 0
     mode: Mode = "enforce"
+    soft: tuple[Soft, ...] = ()
 
 
 def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Limit, ...] = ()) -> Effective:
@@ -63,6 +65,7 @@ def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Li
         organisation_budgets=shared,
         usage_records=tier.usage_records if tenant.usage_records is None else tenant.usage_records,
         mode=mode,
+        soft=tier.soft if tenant.soft is None else tenant.soft,
     )
 
 
@@ -87,3 +90,38 @@ def _marked(window: Window, context: Context) -> Window:
         return window
     marks = {"high_water_tokens": context.high_water_tokens, "low_water_tokens": context.low_water_tokens}
     return window.model_copy(update=marks)
+
+
+def softened(may: Effective, soft: Soft) -> Effective:
+    """What holds once a soft limit is reached; a step never gives more than there was."""
+    limit = may.max_tokens
+    if soft.max_tokens is not None:
+        lower = soft.max_tokens if limit.limit is None else min(soft.max_tokens, limit.limit)
+        default = None if limit.default is None else min(limit.default, lower)
+        limit = MaxTokens(default=default, limit=lower)
+    return replace(
+        may,
+        max_tokens=limit,
+        context=_least(may.context, soft.context_tokens),
+        policies=may.policies if soft.context_tokens is None else tuple(_tightened(may, soft.context_tokens)),
+        priority=may.priority if soft.priority is None else max(soft.priority, may.priority),
+        soft=(),
+    )
+
+
+def _least(context: Context, limit_tokens: int | None) -> Context:
+    if limit_tokens is None or (context.limit_tokens or limit_tokens) < limit_tokens:
+        return context
+    return context.model_copy(update={"limit_tokens": limit_tokens})
+
+
+def _tightened(may: Effective, limit_tokens: int) -> Iterator[Policy]:
+    """Windows move in steps below the new limit as they did below the old one, or every turn would move them."""
+    for policy in may.policies:
+        if isinstance(policy, Window):
+            high = min(limit_tokens, policy.high_water_tokens or limit_tokens)
+            low = min(high * 3 // 4, policy.low_water_tokens or high)
+            yield policy.model_copy(update={"high_water_tokens": high, "low_water_tokens": max(1, low)})
+        else:
+            yield policy
+    yield CapContext(limit_tokens=limit_tokens, mode=may.mode)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from config import name_checks, number_checks
+from config import name_checks, number_checks, soft_checks
 from config.document import Document
 from config.model import Config
 from config.problems import ConfigError, Place, Problem, from_pydantic, path
@@ -54,7 +54,9 @@ def _build(data: Mapping[str, Any], folder: Path) -> tuple[Config | None, Found]
         config, _ = _validate(_without(data, {place[:2] for place, _ in found}), folder)
     if config is not None:
         declared = {section: _keys(data.get(section)) for section in SECTIONS}
-        found = [*found, *name_checks.problems(config, declared), *number_checks.problems(config)]
+        found += name_checks.problems(config, declared)
+        found += number_checks.problems(config)
+        found += soft_checks.problems(config, declared["pools"])
     return config, found
 
 

@@ -6,10 +6,10 @@ Rule: a number that would have no effect is a mistake too.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from budgets.limit import Limit
 from config.effective import Window, overridden
 from config.model import Config
 from config.problems import Place
+from config.soft_checks import budgets_of
 from config.tenants import Tenant
 from config.tiers import Context, MaxTokens, Session, Tier
 from policies.policy import Policy
@@ -39,20 +39,10 @@ def _strict(config: Config) -> Found:
         if (tier := config.tiers.get(tenant.tier)) is None:
             continue
         bound = overridden(tier.max_tokens, tenant.max_tokens)
-        strict = next((budget for budget in _budgets_of(config, tenant, tier) if budget.hardness == "strict"), None)
+        strict = next((budget for budget in budgets_of(config, tenant, tier) if budget.hardness == "strict"), None)
         if strict is not None and bound.default is None and bound.limit is None:
             place = ("tenants", tenant.name)
             yield place, f"the strict budget {strict.label!r} needs max_tokens, with a default or a limit"
-
-
-def _budgets_of(config: Config, tenant: Tenant, tier: Tier) -> Iterator[Limit]:
-    """Every budget that bounds calls of a tenant."""
-    organisation = config.organisations.get(tenant.organisation or "")
-    yield from organisation.budgets if organisation is not None else ()
-    yield from tier.budgets if tenant.budgets is None else tenant.budgets
-    yield from overridden(tier.session, tenant.session).budgets
-    for key in tenant.keys:
-        yield from key.budgets
 
 
 def _of_tier(tier: Tier) -> Found:

@@ -10,7 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from config.secret import SECRET
 from config.section import ModelName, Name, NamedSection, Section
-from config.tiers import Budgets, Context, MaxTokens, Mode, Policies, Priority, Session, UsageRecords
+from config.soft import Priority
+from config.tiers import Budgets, Context, MaxTokens, Mode, Policies, Session, SoftSteps, UsageRecords
 
 HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -51,5 +52,6 @@ class Tenant(NamedSection):
     policies: Policies | None = None
     session: Session | None = None
     budgets: Budgets | None = None
+    soft: SoftSteps | None = None
     usage_records: UsageRecords | None = None
     priority: Priority | None = None

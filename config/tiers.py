@@ -9,10 +9,9 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from budgets.limit import Limit
 from config.section import NamedSection, Section
+from config.soft import Positive, Priority, Soft
 from config.units import COUNT_EXPECTED, SIZE_EXPECTED, Count, Duration, Size, parse_count, parse_size, plain_numbers
 from policies.policy import Policy
-
-Positive = Annotated[Count, Field(gt=0)]
 
 AMOUNT_SCHEMA = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -74,7 +73,7 @@ class Session(Section):
 
 
 UsageRecords = Annotated[Count, Field(description="How many settled calls of a tenant are kept, about; 0: none.")]
-Priority = Annotated[int, Field(ge=-1_000, le=1_000, description="Lower runs first, as vLLM reads it.")]
+SoftSteps = tuple[Soft, ...]
 
 
 Mode = Literal["enforce", "shadow"]
@@ -92,5 +91,6 @@ class Tier(NamedSection):
     policies: Policies = ()
     session: Session = Session()
     budgets: Budgets = ()
+    soft: SoftSteps = ()
     usage_records: UsageRecords = 100_000
     priority: Priority = 0

@@ -32,6 +32,7 @@ _SCALED = re.compile(rf"({_NUMBER})\s*([kmgtp]?i?)(b?)", re.IGNORECASE)
 DURATION_EXPECTED = "a duration such as 250ms, 30s, 30m, 1h30m or 2d, or a number of seconds"
 COUNT_EXPECTED = "a count such as 200, 32k (32,000) or 32Ki (32,768)"
 SIZE_EXPECTED = "a size in bytes such as 500kB, 2TB or 64MiB, or a number of bytes"
+SHARE_EXPECTED = "a share such as 80%, or a number between 0 and 1"
 
 
 def parse_duration(value: object) -> float:
@@ -52,6 +53,16 @@ def parse_count(value: object) -> int:
 def parse_size(value: object) -> int:
     """A whole number of bytes; `ValueError` for anything else."""
     return _scaled(value, SIZE_EXPECTED, unit="b")
+
+
+def parse_share(value: object) -> float:
+    """A part of a whole; `ValueError` for anything that is not between 0 and 1, both left out."""
+    percent = isinstance(value, str) and value.strip().endswith("%")
+    number = _number(str(value).strip().removesuffix("%").rstrip() if percent else value)
+    share = None if number is None else float(number / 100 if percent else number)
+    if share is None or not 0 < share < 1:
+        raise ValueError(f"expected {SHARE_EXPECTED}")
+    return share
 
 
 def plain_numbers(part: object) -> object:
@@ -125,3 +136,6 @@ Count = Annotated[int, _before(parse_count), Field(ge=0), _schema("integer", COU
 
 Size = Annotated[int, _before(parse_size), Field(ge=0), _schema("integer", SIZE_EXPECTED)]
 """Bytes, zero allowed."""
+
+Share = Annotated[float, _before(parse_share), _schema("number", SHARE_EXPECTED)]
+"""A part of a whole, between 0 and 1."""

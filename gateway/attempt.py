@@ -23,6 +23,7 @@ from gateway.extension import Extension
 from gateway.job import Job
 from gateway.metrics import Metrics
 from gateway.owned import owned_fields
+from gateway.pacing import PacedResponder
 from gateway.pools import ServedPool
 from gateway.relay import Relay
 from gateway.responder import Header, Responder
@@ -118,8 +119,12 @@ class Attempt:
     async def _streamed(self, exchange: Exchange) -> ReplicaOutcome:
         job, delivery = self._job, self._delivery
         scanner = Scanner(strip_usage=not job.call.wants_usage, choices=job.call.choices)
+        paced = None
+        if job.pace is not None:
+            paced = PacedResponder(self._responder, job.pace, self._clock)
+            exchange.narrow()
         relay = Relay(
-            self._responder,
+            paced or self._responder,
             (*STREAM_HEADERS, *job.headers),
             scanner,
             clock=self._clock,
@@ -132,6 +137,8 @@ class Attempt:
             job.extension.stop = exchange.abort
         try:
             verdict = await relay.run(exchange)
+            if paced is not None:
+                await paced.drained()
         except asyncio.CancelledError:
             if self._responder.started and not self._responder.gone:  # the gateway stops, the client is still there
                 self._break(scanner, errors.Draining("The gateway is being stopped."))
@@ -139,6 +146,8 @@ class Attempt:
                 raise
             verdict = scanner.finish()  # a client that closes at `[DONE]`, as SDKs do, has had everything
         finally:
+            if paced is not None:
+                paced.close()
             delivery.usage, delivery.frames, delivery.first_at = scanner.usage, scanner.frames, relay.first_at
         if verdict == "complete":
             delivery.outcome = "ok"

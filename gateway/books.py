@@ -7,10 +7,12 @@ the session is then neither read nor written, and each limit says what happens t
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from operator import gt
 from typing import Final, TypeVar
 
 from budgets import ledger
 from budgets.allowance import LocalAllowance
+from budgets.fullness import share_of, shares
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
 from budgets.record import Entry, Record, stream_of
 from budgets.script import Step, both
@@ -19,6 +21,7 @@ from gateway import digests, sessions
 from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
+from gateway.degrading import Reached, reached
 from gateway.denials import fault_of
 from gateway.errors import SessionNotFound, StoreDown
 from gateway.extension import Extension
@@ -67,23 +70,53 @@ class Books:
         sent = digests.of_messages(call.messages)
         names = recognised(call.messages, sent, service.strip)
         chain = digests.chained(names)
-        expected = self._forecast.usage(call, service)
-        amounts = service.amounts(expected, call.choices)
-        ceiling = service.amounts(most(call, service), call.choices) if service.strict else None
+        expected, amounts, ceiling = self._asked(call, service)
         tenant, id = service.caller.tenant, session_id(call, headers, service.key, names) if chain else ""
         loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if chain else None
-        session, found, lost = await self._opened(loading, service.scope_of(id), amounts, ceiling)
+        scope, holds = service.scope_of(id), None
+        session, found, lost = await self._opened(loading, scope, amounts, ceiling)
         self._metrics.sessions.add(1, session.status)
+        if service.stages and (holds := self._reached(service, found)) and isinstance(found, Denied):
+            expected, less, least = self._asked(call, holds.stage.service)
+            if (less, least) != (amounts, ceiling):
+                _, found, lost = await self._opened(None, scope, less, least)
         if isinstance(found, Denied):
             if lost is not None:  # a refusal does not wait for a store that is slow
                 self._background.start(self._undone(lost), name="undo a lost grant")
-            self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label)
+            self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label, "enforce")
             raise fault_of(found)
+        if found.would_deny or any(map(gt, found.in_use, found.stands.near)):
+            self._noted(found)
         memory = self._remembered(session) if session.memory else EMPTY
         sent_before = 0 if memory is None else session.known_messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
         known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices)
-        return Opened(session, known, chain, found, expected, lost)
+        return Opened(session, known, chain, found, expected, lost, holds)
+
+    def _asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
+        """What is expected, what is reserved for it, and the most there can be, for strict limits."""
+        expected = self._forecast.usage(call, service)
+        ceiling = service.amounts(most(call, service), call.choices) if service.strict else None
+        return expected, service.amounts(expected, call.choices), ceiling
+
+    def _reached(self, service: Service, found: Grant | Denied) -> Reached | None:
+        """The soft limit that holds for a call, if one does; those in shadow are counted too."""
+        found_full = [share_of(found)] if isinstance(found, Denied) else shares(found)
+        tenant, holds = self._metrics.tenant(service.caller.tenant), None
+        for each in reached(service.stages, found_full):
+            for action in each.stage.actions:
+                self._metrics.degraded.add(1, tenant, each.limit, action, each.stage.soft.mode)
+            holds = each if each.stage.soft.mode == "enforce" else None
+        return holds
+
+    def _noted(self, grant: Grant) -> None:
+        """Limits in shadow that would have refused, and limits that are nearly full."""
+        tenant = self._metrics.tenant(grant.scope.tenant)
+        for label in grant.would_deny:
+            self._metrics.denied.add(1, tenant, label, "shadow")
+        for terms, in_use, near in zip(grant.stands.terms, grant.in_use, grant.stands.near, strict=False):
+            if in_use > near:
+                self._metrics.near.add(1, tenant, terms.limit.label, terms.limit.mode)
 
     def _remembered(self, session: Session) -> Memory | None:
         """The edits in force; None where they cannot be opened. Then all is decided anew, as for a cold prefix: what

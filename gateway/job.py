@@ -10,6 +10,7 @@ import msgspec
 from backends.demand import Demand, Phase
 from gateway.call import Call
 from gateway.extension import Extension
+from gateway.pacing import Pace
 from gateway.pools import ServedPool
 from gateway.responder import Header
 from gateway.service import Service
@@ -31,3 +32,4 @@ class Job(msgspec.Struct, frozen=True):
     trace: bytes
     extension: Extension | None = None
     reply_tokens: int | None = None
+    pace: Pace | None = None

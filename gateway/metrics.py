@@ -167,7 +167,11 @@ class Metrics(Collector):
         self.edits = Counts("kvgate_context_edits", "Edits made before sending.", "policy", "mode")
         self.refusals = Counts("kvgate_context_refusals", "Prompts refused as too long.", "tenant", "policy", "mode")
         self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "rule")
-        self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit")
+        self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit", "mode")
+        self.near = Counts("kvgate_budget_near", "Calls that found a limit nearly full.", "tenant", "limit", "mode")
+        self.degraded = Counts(
+            "kvgate_budget_degraded", "Calls that got less by a soft limit.", "tenant", "limit", "action", "mode"
+        )
         self.unwritten = Counts("kvgate_store_unwritten", "Calls whose settlement and session were not written.")
         self.unopened = Counts("kvgate_store_unopened", "Texts in the store that could not be opened.", "what")
         self.stored_bytes = Levels(

@@ -12,6 +12,7 @@ from budgets.ledger import Grant
 from budgets.usage import Usage
 from gateway.call import Call
 from gateway.context import Known, Planned
+from gateway.degrading import Reached
 from gateway.delivery import Delivery
 from gateway.extension import Extension
 from gateway.service import Service
@@ -27,6 +28,7 @@ class Opened(msgspec.Struct, frozen=True):
     grant: Grant
     expected: Usage
     lost: Grant | None = None
+    reached: Reached | None = None
 
 
 @dataclass(slots=True)

@@ -48,11 +48,15 @@ class Pipeline:
         except Fault as fault:
             self._measure.ended(passage, outcome_of(fault), None)
             raise
-        passage.extension = self._books.extension(call, service, opened)
+        if opened.reached is not None:
+            passage.service = opened.reached.stage.service
+        passage.extension = self._books.extension(call, passage.service, opened)
         try:
             await self._through(snapshot, passage, opened, request, responder)
         except Fault as fault:
             passage.delivery.outcome = outcome_of(fault)
+            if opened.reached is not None:
+                fault.headers = (*fault.headers, opened.reached.header)
             raise
         except asyncio.CancelledError:
             passage.delivery.outcome = left(responder)
@@ -94,18 +98,19 @@ class Pipeline:
         cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
         heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
         passage.phase = "prefill" if heavy else "decode"
-        order = candidates(service.pools, wanted, passage.phase, home, cold_seconds)
+        order = candidates(service.pools, wanted, passage.phase, home, cold_seconds, service.first_pool)
         return Job(
             call=passage.call,
             service=service,
             body=body,
             candidates=order,
             phase=passage.phase,
-            headers=answer_headers(passage.request_id, planned, opened.grant),
+            headers=answer_headers(passage.request_id, planned, opened.grant, opened.reached),
             request_id=passage.request_id,
             trace=carried,
             extension=passage.extension,
             reply_tokens=planned.reply_tokens,
+            pace=None if opened.reached is None else opened.reached.stage.pace,
         )
 
     def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:

@@ -4,8 +4,9 @@ Rule: nothing per chunk but one scan and one write. The head of the answer leave
 engine that dies before them can still be replaced.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -14,7 +15,18 @@ from backends.sse import Scanner, Verdict
 from gateway.clock import Clock
 from gateway.extension import Meter, Unmetered
 from gateway.metrics import Series
-from gateway.responder import Header, Responder
+from gateway.responder import Header, Source
+
+
+class Sink(Protocol):
+    """Where a stream goes: the responder, or what stands before it."""
+
+    source: Source | None
+
+    @property
+    def started(self) -> bool: ...
+    def start(self, status: int, headers: Iterable[Header]) -> None: ...
+    def write(self, data: bytes) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +62,7 @@ class Relay:
 
     def __init__(
         self,
-        responder: Responder,
+        responder: Sink,
         headers: Sequence[Header],
         scanner: Scanner,
         *,

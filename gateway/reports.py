@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from budgets.grant import Grant, remaining
 from budgets.scope import Terms
 from gateway.context import Planned
+from gateway.degrading import Reached
 from gateway.responder import Header
 
 KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
 """The dimensions that OpenAI's headers have names for."""
 
 
-def answer_headers(request_id: str, planned: Planned, grant: Grant) -> tuple[Header, ...]:
+def answer_headers(
+    request_id: str, planned: Planned, grant: Grant, reached: Reached | None = None
+) -> tuple[Header, ...]:
     """All headers of ours."""
     about = "" if planned.counted else "~"
     context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={len(planned.edits)}"
@@ -24,6 +27,8 @@ def answer_headers(request_id: str, planned: Planned, grant: Grant) -> tuple[Hea
         headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds)
     if grant.local:
         headers.append((b"x-kvgate-budget", b"local"))
+    if reached is not None:
+        headers.append(reached.header)
     return tuple(headers)
 
 

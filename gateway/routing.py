@@ -14,15 +14,23 @@ Candidate = tuple[ServedPool, Demand]
 
 
 def candidates(
-    pools: Sequence[ServedPool], wanted: Sequence[Demand], phase: Phase, home: str | None, cold_seconds: float
+    pools: Sequence[ServedPool],
+    wanted: Sequence[Demand],
+    phase: Phase,
+    home: str | None,
+    cold_seconds: float,
+    first: str | None = None,
 ) -> list[Candidate]:
     """The pools in order of preference, each with the call's demand there.
 
-    `cold_seconds`: the prefill where nothing is cached; a session's home saves what it needs less than that.
+    `cold_seconds`: the prefill where nothing is cached; a session's home saves what it needs less than that. `first`
+    is a pool that goes before all others, whatever the phase and wherever the home.
     """
     found = list(zip(pools, wanted, strict=True))
     if len(found) == 1:
         return found
+    if first is not None:
+        return sorted(found, key=lambda candidate: (candidate[0].name != first, preference(candidate[0], phase)))
     found.sort(key=lambda candidate: preference(candidate[0], phase))
     if home is None:
         return found

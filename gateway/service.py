@@ -6,7 +6,7 @@ changes but the context limit, which the engines may report later.
 
 from collections.abc import Sequence
 from operator import ge, le
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from budgets.cost import kv_read_bytes
 from budgets.estimate import Bounds
@@ -25,6 +25,9 @@ from policies.cap_context import CapContext
 from policies.plan import may_act
 from policies.policy import Policy
 
+if TYPE_CHECKING:
+    from gateway.degrading import Stage
+
 Size = tuple[int, int, int, int]
 """Bytes of the prompt, bytes of its largest tool output, messages, the weight of the reply asked for."""
 NOTHING_QUIET: Final = (-1, -1, -1, -1, -1.0)
@@ -33,7 +36,11 @@ MAX_SCOPES: Final = 1_000
 
 
 class Service:
-    """One caller and one model. `paces` go with `pools`, one by one."""
+    """One caller and one model. `paces` go with `pools`, one by one.
+
+    `asked_for` is the model whose budgets bind, if that is another one; `first_pool` goes before all others. `stages`
+    are what the caller gets instead once its budgets run low.
+    """
 
     __slots__ = (
         "_kv_limited",
@@ -46,6 +53,7 @@ class Service:
         "caller",
         "caps_replies",
         "counter",
+        "first_pool",
         "grows",
         "key",
         "model",
@@ -53,11 +61,20 @@ class Service:
         "pools",
         "scope",
         "session_limits",
+        "stages",
         "strict",
         "strip",
     )
 
-    def __init__(self, caller: Caller, model: Model, pools: Sequence[ServedPool], counter: Counter) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        model: Model,
+        pools: Sequence[ServedPool],
+        counter: Counter,
+        asked_for: Model | None = None,
+        first_pool: str | None = None,
+    ) -> None:
         self.caller = caller
         self.key = (caller.tenant, model.name)
         self.bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens if caller.may.mode == "enforce" else None)
@@ -65,9 +82,11 @@ class Service:
         self.pools = tuple(pools)
         self.paces = tuple([Pace(model.geometry, pool.settings.hardware) for pool in pools])
         self.counter = counter
-        self.scope = scope_of(caller, model)
+        self.first_pool = first_pool
+        self.stages: Sequence[Stage] = ()
+        self.scope = scope_of(caller, asked_for or model)
         session = caller.may.session
-        self._session_budgets = bounding(session.budgets, model)
+        self._session_budgets = bounding(session.budgets, asked_for or model)
         self._session_scopes: dict[str, Scope] = {}
         self.session_limits = SessionLimits(
             session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions, session.stored_bytes

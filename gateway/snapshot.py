@@ -4,11 +4,17 @@ Rule: swapped as a whole; a request keeps the one it began with.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from config.effective import softened
 from config.model import Config
+from config.models import Model
+from config.soft import Soft
 from gateway.counting import Counter
+from gateway.degrading import Stage
 from gateway.dispatch import Dispatch
 from gateway.errors import ModelNotFound
+from gateway.pacing import Pace, Schedule
 from gateway.pools import ServedPool
 from gateway.service import Service
 from gateway.tenants import Caller, Tenants
@@ -33,6 +39,7 @@ class Snapshot:
         self.dispatch = dispatch
         self.created = created
         self._services: dict[tuple[str, str, str], Service] = {}
+        self._schedules: dict[str, Schedule] = {}
 
     def service(self, caller: Caller, name: str) -> Service:
         """What the caller gets of the model of this name or alias.
@@ -53,5 +60,18 @@ class Snapshot:
         model = self.config.model_named(name)
         if model is None or model.name not in caller.may.models:
             raise ModelNotFound(f"The model `{name[:128]}` does not exist or is not open to you.", param="model")
-        pools = [self.pools[pool.name] for pool in self.config.pools_for(model)]
-        return Service(caller, model, pools, self.counters[model.encoding])
+        made = Service(caller, model, self._pools_of(model), self.counters[model.encoding])
+        made.stages = tuple([self._stage(caller, model, soft) for soft in caller.may.soft])
+        return made
+
+    def _stage(self, caller: Caller, asked_for: Model, soft: Soft) -> Stage:
+        """What the caller gets of the model from a soft limit on."""
+        model = self.config.model_named(soft.model or "") or asked_for
+        less = replace(caller, may=softened(caller.may, soft))
+        service = Service(less, model, self._pools_of(model), self.counters[model.encoding], asked_for, soft.pool)
+        rate = soft.tokens_per_second
+        schedule = self._schedules.setdefault(caller.tenant, Schedule()) if rate is not None else None
+        return Stage(soft, service, None if rate is None or schedule is None else Pace(schedule, rate))
+
+    def _pools_of(self, model: Model) -> list[ServedPool]:
+        return [self.pools[pool.name] for pool in self.config.pools_for(model)]

@@ -17,7 +17,13 @@ BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PA
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_the_examples_are_right(block: dict[str, Any]) -> None:
-    data = changed(("models/demo/aliases", ["llama"]))
+    small = {"models": ["small"], "hardware": "l4", "replicas": ["http://127.0.0.1:9002"]}
+    data = changed(
+        ("models/demo/aliases", ["llama"]),
+        ("models/small", {"geometry": "qwen2.5-7b"}),
+        ("pools/spare", small),
+        ("pools/main/features", {"priority": True}),
+    )
     if "budgets" in block:
         data["tiers"]["standard"] |= block
     else:

@@ -27,6 +27,9 @@ class EngineLine:
     def resume(self) -> None:
         self.asked.append("resume")
 
+    def narrow(self) -> None:
+        self.asked.append("narrow")
+
 
 class Stream:
     """One stream on its way; needs a running loop. `now` is the clock."""

@@ -1,0 +1,27 @@
+"""How full the limits of a call were when it came: what soft limits go by.
+
+Rule: a call does not count against itself, so one that comes alone is served in full, however large it is. Limits in
+shadow do not count: nothing would be refused by them.
+"""
+
+from collections.abc import Iterator
+
+from budgets.grant import Denied, Grant
+
+Share = tuple[str, float]
+"""A limit's label, and how much of it was in use; 1 is all of it, debt is more."""
+
+
+def shares(grant: Grant) -> Iterator[Share]:
+    """Every limit that refuses; nothing where the call was granted without the store."""
+    _, *held = grant.lease.split(";")
+    own = iter(held)
+    for terms, in_use in zip(grant.stands.terms, grant.in_use, strict=False):
+        taken = int(next(own).split(" ")[1]) if terms.entry else 1
+        if terms.limit.mode == "enforce":
+            yield terms.limit.label, max(0, in_use - taken) / (terms.limit.capacity * terms.scale)
+
+
+def share_of(denied: Denied) -> Share:
+    """The limit that refused, and how much of it was in use."""
+    return denied.label, denied.used / denied.limit if denied.limit else 1.0
