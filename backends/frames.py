@@ -24,11 +24,12 @@ _CONTENT_FIELDS: Final = (
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Token counts as the engine reported them; `cached_tokens` is None where the engine does not say."""
+    """Token counts as the engine reported them; None where it does not say. Reasoning is part of the completion."""
 
     prompt_tokens: int
     cached_tokens: int | None
     completion_tokens: int
+    reasoning_tokens: int | None = None
 
 
 class Facts:
@@ -111,10 +112,12 @@ def _usage(body: Json, last: Usage | None) -> Usage | None:
         return last
     before = last or Usage(0, None, 0)
     cached = _count(_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    reasoning = _count(_object(usage.get("completion_tokens_details")).get("reasoning_tokens"))
     return Usage(
         prompt_tokens=before.prompt_tokens if prompt is None else prompt,
         cached_tokens=before.cached_tokens if cached is None else cached,
         completion_tokens=before.completion_tokens if completion is None else completion,
+        reasoning_tokens=before.reasoning_tokens if reasoning is None else reasoning,
     )
 
 

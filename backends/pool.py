@@ -203,6 +203,17 @@ class Pool:
     def states(self) -> tuple[ReplicaState, ...]:
         return self._states()
 
+    def running(self, name: str) -> int:
+        """Sequences that a replica runs: as it last said, else calls of this process there; at least one."""
+        seat = self._seats[name]
+        told = seat.load.running if seat.load is not None else None
+        return max(1, seat.in_flight if told is None else told)
+
+    @property
+    def usual_running(self) -> float:
+        """The same on average over the replicas."""
+        return sum(map(self.running, self._seats)) / len(self._seats)
+
     def load(self, name: str) -> Load | None:
         return self._seats[name].load
 

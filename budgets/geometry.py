@@ -131,6 +131,16 @@ class Geometry(BaseModel):
         indexes = [(group.layers * group.index_bytes, group.window_tokens) for group in self.attention]
         return tuple([(size, cap) for size, cap in (*groups, *indexes) if size])
 
+    @cached_property
+    def grows(self) -> tuple[tuple[int, int | None], ...]:
+        """What a sequence keeps for each token of its context: bytes, and for how many tokens at most (None: all)."""
+        groups = [(group.kv_bytes(self.kv_dtype), group.window_tokens) for group in self.attention]
+        return (*groups, *((size, None) for size in [self._index_bytes] if size))
+
+    @property
+    def _index_bytes(self) -> int:
+        return sum(group.layers * group.index_bytes for group in self.attention)
+
     @property
     def layers(self) -> int:
         """Attention and recurrent layers (feed-forward layers that stand alone are not counted)."""
@@ -144,6 +154,11 @@ class Geometry(BaseModel):
             for group in self.attention
             if group.window_tokens is None
         )
+
+    @cached_property
+    def new_token_bytes(self) -> int:
+        """Bytes that are written for every new token: keys, values and index of every attention layer."""
+        return sum(size for size, _ in self.grows)
 
     @property
     def constant_bytes(self) -> int:
@@ -179,4 +194,5 @@ class Geometry(BaseModel):
 
     def with_dtypes(self, *, kv: KvDtype | None = None, weights: WeightDtype | None = None) -> "Geometry":
         """The same model with other number formats."""
-        return self.model_copy(update={"kv_dtype": kv or self.kv_dtype, "weight_dtype": weights or self.weight_dtype})
+        formats = {"kv_dtype": kv or self.kv_dtype, "weight_dtype": weights or self.weight_dtype}
+        return Geometry.model_validate(self.model_dump() | formats)  # a copy would take what was worked out along

@@ -1,6 +1,6 @@
 """What the ledger is asked and what it answers: amounts, a grant or a denial, and balances.
 
-Rule: values only. Amounts are whole units of a dimension; the ledger itself counts in micro-units.
+Rule: values only. Amounts are whole parts of a dimension; the ledger itself counts in micro-units.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from budgets.limit import Dimension, Kind, Mode
 from budgets.scope import Scope, Standing, Terms
 
 Amounts = Mapping[Dimension, int]
-"""Units by dimension; a dimension that is left out is 0."""
+"""Parts by dimension (`budgets.limit.PARTS`); a dimension that is left out is 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,5 +171,7 @@ def prompt_share(dimension: Dimension, amounts: Amounts) -> int:
         case "total_tokens":
             prompt = amounts.get("prefill_tokens", 0) + amounts.get("cached_tokens", 0)
             return min(prompt, amounts.get("total_tokens", 0))
+        case "kv_byte_seconds" | "gpu_seconds" | "money":  # nobody can tell any more how long it ran
+            return amounts.get(dimension, 0)
         case "decode_tokens" | "kv_read_bytes" | "concurrent_calls":
             return 0

@@ -2,8 +2,10 @@
 
 Rule: a limit is a rate (`per_seconds`: a bucket of `burst` units that refills evenly), a quota (`every`: so much in
 each window of the calendar, and what is left is gone at its end), or a number of calls at once (`concurrent_calls`).
+Amounts are whole numbers of the parts in which their dimension is counted (`PARTS`), never fractions.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Literal, Self, get_args
 from zoneinfo import ZoneInfo
@@ -19,6 +21,9 @@ Dimension = Literal[
     "decode_tokens",
     "total_tokens",
     "kv_read_bytes",
+    "kv_byte_seconds",
+    "gpu_seconds",
+    "money",
     "concurrent_calls",
 ]
 Kind = Literal["rate", "quota", "slots"]
@@ -28,8 +33,14 @@ OnExceed = Literal["debt", "stop"]
 OnStoreError = Literal["open", "closed", "local"]
 
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-GROWING: frozenset[Dimension] = frozenset({"decode_tokens", "total_tokens", "kv_read_bytes"})
+COSTS: frozenset[Dimension] = frozenset(("kv_byte_seconds", "gpu_seconds", "money"))
+"""What depends on the pool that served a call, and on how long it took."""
+GROWING: frozenset[Dimension] = COSTS.union(("decode_tokens", "total_tokens", "kv_read_bytes"))
 """What grows while a reply is generated."""
+LARGE: frozenset[Dimension] = COSTS.union(("kv_read_bytes",))
+"""What is counted in parts so small that the ledger needs none smaller."""
+PARTS: Mapping[Dimension, int] = {"gpu_seconds": 1_000_000, "money": 1_000_000_000}
+"""Parts in a unit, where they are not the same: microseconds of a GPU, billionths of the currency."""
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,127}$"
 
 
@@ -42,7 +53,7 @@ def _zone(name: str) -> str:
 
 
 class Limit(BaseModel):
-    """`amount` units of `dimension` every `per_seconds`, `burst` of them at once (None: one whole amount); or in each
+    """`amount` parts of `dimension` every `per_seconds`, `burst` of them at once (None: one whole amount); or in each
     calendar window, such as `every` day in `time_zone`; or at once.
 
     `model` None: calls of every model count. `elastic`: what is expected is reserved and what was used is charged, so
@@ -84,6 +95,8 @@ class Limit(BaseModel):
             raise ValueError("status is of quotas only; leave it out")
         if self.hardness == "strict" and self.dimension in ("requests", "concurrent_calls"):
             raise ValueError(f"{self.dimension} are known beforehand and always strict; leave hardness out")
+        if self.hardness == "strict" and self.dimension in ("kv_byte_seconds", "gpu_seconds"):
+            raise ValueError(f"{self.dimension} of a call are known only when it has ended; leave hardness out")
         if self.on_exceed != "debt" and (self.hardness == "strict" or self.dimension not in GROWING):
             raise ValueError("on_exceed is of elastic limits of what is generated only; leave it out")
         return self
@@ -110,12 +123,18 @@ class Limit(BaseModel):
 
     @property
     def capacity(self) -> int:
-        """Units in a full bucket."""
+        """Parts in a full bucket."""
         return self.burst or self.amount
 
     @property
     def per_second(self) -> float:
-        """Units that flow back each second; of a quota on average, of slots none."""
+        """Parts that flow back each second; of a quota on average, of slots none."""
         if self.every is not None:
             return self.amount / ABOUT_SECONDS[self.every]
         return self.amount / self.per_seconds if self.per_seconds else 0.0
+
+
+def units(dimension: Dimension, parts: int) -> int | float:
+    """An amount as people are told it: whole where its dimension has no smaller parts."""
+    in_a_unit = PARTS.get(dimension, 1)
+    return parts if in_a_unit == 1 else parts / in_a_unit

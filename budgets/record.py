@@ -14,7 +14,11 @@ FIELD: Final = "r"
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """What one call used. `label`: for whom, as of now always the client. `source`: who counted the tokens."""
+    """What one call used. `label`: what for. `source`: who counted the tokens. Reasoning is part of the decode tokens.
+
+    `gpu_microseconds` are those of one device, `money_nanos` billionths of the currency. Of version 1: they and what
+    stands around them were not told, and are 0.
+    """
 
     tenant: str
     key: str
@@ -28,7 +32,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     decode_tokens: int
     kv_read_bytes: int
     label: str = "client"
-    version: int = 1
+    version: int = 2
+    reasoning_tokens: int = 0
+    kv_byte_seconds: int = 0
+    gpu_microseconds: int = 0
+    money_nanos: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from budgets.limit import Dimension, Limit
+from budgets.limit import LARGE, Dimension, Limit
 from budgets.window import Window, window
 
 MICRO = 1_000_000
@@ -154,5 +154,5 @@ class Scope:
 
 
 def scale_of(limit: Limit) -> int:
-    """Micro-units in a unit. Bytes are small enough as they are, and numbers in scripts are exact to 2^53 only."""
-    return 1 if limit.kind == "slots" or limit.dimension == "kv_read_bytes" else MICRO
+    """Micro-units in a part. Bytes and the like are small enough, and numbers in scripts are exact to 2^53 only."""
+    return 1 if limit.kind == "slots" or limit.dimension in LARGE else MICRO

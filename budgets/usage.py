@@ -1,7 +1,8 @@
 """What one call used, in the words of budgets.
 
 Rule: `prefill_tokens` and `cached_tokens` are disjoint; their sum is the prompt. An engine that does not report
-cached tokens has told us nothing, so all of its prompt counts as prefill.
+cached tokens has told us nothing, so all of its prompt counts as prefill. `reasoning_tokens` are some of the
+`decode_tokens`, told apart and never added to them.
 """
 
 from typing import Literal, Self
@@ -16,12 +17,15 @@ class Usage(msgspec.Struct, frozen=True):
     cached_tokens: int
     decode_tokens: int
     source: Literal["engine", "estimated"]
+    reasoning_tokens: int = 0
 
     @classmethod
-    def reported(cls, prompt_tokens: int, cached_tokens: int | None, decode_tokens: int) -> Self:
-        """From an engine's usage object; `cached_tokens` None: not reported. More cached than prompt is cut down."""
-        cached = min(cached_tokens or 0, prompt_tokens)
-        return cls(prompt_tokens - cached, cached, decode_tokens, "engine")
+    def reported(
+        cls, prompt_tokens: int, cached_tokens: int | None, decode_tokens: int, reasoning_tokens: int | None = None
+    ) -> Self:
+        """From an engine's usage object; None: not reported. More of a part than there is of the whole is cut down."""
+        cached, reasoning = min(cached_tokens or 0, prompt_tokens), min(reasoning_tokens or 0, decode_tokens)
+        return cls(prompt_tokens - cached, cached, decode_tokens, "engine", reasoning)
 
     @classmethod
     def estimated(cls, prompt_tokens: int, decode_tokens: int) -> Self:

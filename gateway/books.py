@@ -151,7 +151,7 @@ class Books:
             own_tokens = passage.planned.own_tokens if passage.planned else None
             self._forecast.learn(passage.call, service, used, own_tokens)
             self._learn_warmth(passage, opened)
-        amounts = service.amounts(used, passage.call.choices) if used is not None else {}
+        amounts = service.amounts(used, passage.call.choices, passage.charge(used)) if used is not None else {}
         entry = entry_of(passage, opened.session.id, used) if used is not None else None
         grant, doubtful = opened.grant, None
         if passage.extension is not None:
@@ -261,6 +261,7 @@ def entry_of(passage: Passage, session: str, used: Usage) -> Entry | None:
     caller, may = service.caller, service.caller.may
     if not may.usage_records:
         return None
+    charge = passage.charge(used)
     record = Record(
         tenant=caller.tenant,
         key=caller.key,
@@ -273,5 +274,9 @@ def entry_of(passage: Passage, session: str, used: Usage) -> Entry | None:
         cached_tokens=used.cached_tokens,
         decode_tokens=used.decode_tokens,
         kv_read_bytes=passage.kv_read_bytes(used),
+        reasoning_tokens=used.reasoning_tokens,
+        kv_byte_seconds=charge.kv_byte_seconds,
+        gpu_microseconds=charge.gpu_microseconds,
+        money_nanos=charge.money_nanos,
     )
     return Entry(stream_of(caller.tenant, may.organisation), may.usage_records, record)

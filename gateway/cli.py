@@ -9,7 +9,7 @@ import gc
 import json
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -22,7 +22,7 @@ from config.model import Config
 from config.problems import ConfigError
 from config.settings import Settings, from_environment
 from gateway import demo as demonstration
-from gateway import explain, usage_report
+from gateway import explain, parquet, usage_report
 from gateway.app import Gateway, StartError, running, using
 from gateway.embedded import EmbeddedError
 from gateway.errors import Fault
@@ -31,7 +31,7 @@ from gateway.reloading import Reloading
 from gateway.secret import SecretError
 from gateway.store import StoreError
 from gateway.supervisor import PARENT_PIPE, supervising
-from gateway.usage_report import COLUMNS
+from gateway.usage_report import COLUMNS, Row
 from gateway.vault import KeysError
 
 COMMANDS = "kvgate.commands"
@@ -125,10 +125,13 @@ def usage(
     by: Annotated[str, typer.Option(help=f"Columns to sum up by, '' for every call: {', '.join(COLUMNS)}.")] = (
         "tenant,model,day"
     ),
-    form: Annotated[usage_report.Format, typer.Option("--format", help="csv or jsonl.")] = "csv",
+    form: Annotated[usage_report.Format, typer.Option("--format", help="csv, jsonl or parquet.")] = "csv",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Into this file.")] = None,
 ) -> None:
     """Report what was charged, from the records of settled calls."""
     settings, loaded = process_settings(), configuration(config)
+    if form == "parquet" and output is None:
+        stop("--format parquet needs --output FILE: it is no text")
     if tenant is not None and tenant not in loaded.tenants:
         stop(f"there is no tenant {tenant!r}; known: {', '.join(loaded.tenants) or 'none'}")
     columns = [name for name in COLUMNS if name in by.split(",")]
@@ -138,10 +141,26 @@ def usage(
     async def told() -> None:
         async with using(settings) as store:
             span = usage_report.Span.of_days(since, until)
-            for line in await usage_report.report(loaded, store, tenant, span, columns, form):
-                typer.echo(line)
+            rows = await usage_report.report(loaded, store, tenant, span, columns)
+        export(rows, form, output)
 
     run(told())
+
+
+def export(rows: Sequence[Row], form: usage_report.Format, output: Path | None) -> None:
+    """The rows to a file, or as text to where this program prints."""
+    try:
+        if form == "parquet" and output is not None:
+            parquet.write(rows, output)
+        elif output is not None:
+            output.write_text("".join(f"{line}\n" for line in usage_report.written(rows, form)), "utf-8")
+        else:
+            for line in usage_report.written(rows, form):
+                typer.echo(line)
+    except parquet.NoParquetError as error:
+        stop(str(error))
+    except OSError as error:
+        stop(f"{output}: {error.strerror}")
 
 
 def main() -> None:

@@ -6,12 +6,16 @@ Rule: numbers are the engine's; what nobody reported is absent, not zero.
 from dataclasses import dataclass
 
 from backends.frames import Usage
+from budgets.charge import Spent
 from gateway.call import Outcome
 
 
 @dataclass(slots=True)
 class Delivery:
-    """`sent`: a request went out. `frames`: data frames of a stream seen. `first_at`: when content first came."""
+    """`sent`: a request went out. `frames`: data frames of a stream seen. `first_at`: when content first came.
+
+    `sent_at`, when the last attempt began, and `ended_at`, both by the monotonic clock.
+    """
 
     outcome: Outcome = "failed"
     pool: str = ""
@@ -20,6 +24,14 @@ class Delivery:
     usage: Usage | None = None
     frames: int = 0
     first_at: float = 0.0
+    sent_at: float = 0.0
+    ended_at: float = 0.0
+
+    def spent(self, batch: float) -> Spent:
+        """How long the engine held its KV. An answer that came as a whole grew evenly all the time."""
+        if self.first_at:
+            return Spent(self.first_at - self.sent_at, max(0.0, self.ended_at - self.first_at), batch)
+        return Spent(0.0, max(0.0, self.ended_at - self.sent_at), batch)
 
     @property
     def tokens_seen(self) -> int:

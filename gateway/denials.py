@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from budgets.ledger import Denied
+from budgets.limit import units
 from gateway.errors import Fault, Headers, QuotaSpent, RateLimited, StoreDown
 
 LONGEST_WAIT_SECONDS: Final = 120
@@ -39,19 +40,17 @@ def fault_of(denied: Denied) -> Fault:
 
 
 def _said(what: str, denied: Denied) -> str:
-    return (
-        f"{what} `{denied.label}` reached for {denied.dimension}: limit {denied.limit}, used {denied.used}, "
-        f"requested {denied.requested}."
-    )
+    limit, used, requested = (units(denied.dimension, each) for each in (denied.limit, denied.used, denied.requested))
+    return f"{what} `{denied.label}` reached for {denied.dimension}: limit {limit}, used {used}, requested {requested}."
 
 
 def _extra(denied: Denied) -> dict[str, object]:
     return {
         "scope": denied.owner or f"tenant:{denied.tenant}",
         "dimension": denied.dimension,
-        "limit": denied.limit,
-        "used": denied.used,
-        "requested": denied.requested,
+        "limit": units(denied.dimension, denied.limit),
+        "used": units(denied.dimension, denied.used),
+        "requested": units(denied.dimension, denied.requested),
         "resets_at": moment(denied.resets_at),
     }
 

@@ -34,6 +34,10 @@ class Measure:
         totals.cached += used.cached_tokens
         totals.decode += used.decode_tokens
         totals.kv_read_bytes += passage.kv_read_bytes(used)
+        charge = passage.charge(used)
+        totals.kv_byte_seconds += charge.kv_byte_seconds
+        totals.gpu_microseconds += charge.gpu_microseconds
+        totals.money_nanos += charge.money_nanos
         if used.source == "estimated":
             self._metrics.estimated.add(1, tenant)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from backends.demand import Phase
+from budgets.charge import Charge
 from budgets.ledger import Grant
 from budgets.usage import Usage
 from gateway.call import Call
@@ -44,6 +45,7 @@ class Passage:
     extension: Extension | None = None
     phase: Phase = "decode"
     _kv_read: tuple[Usage, int] | None = None
+    _charged: tuple[Usage, Charge] | None = None
 
     @property
     def reached_engine(self) -> bool:
@@ -56,11 +58,18 @@ class Passage:
             self._kv_read = used, self.service.kv_read_bytes(used, self.call.choices)
         return self._kv_read[1]
 
+    def charge(self, used: Usage) -> Charge:
+        """What that cost where it ran, once the call has ended; worked out once."""
+        if self._charged is None or self._charged[0] is not used:
+            charge = self.service.charge(used, self.call.choices, self.delivery, self.kv_read_bytes(used))
+            self._charged = used, charge
+        return self._charged[1]
+
     def usage(self, estimated_prompt_tokens: int) -> Usage | None:
         """What is charged: the engine's report, else the prompt and the frames relayed; `None` for nothing."""
         told = self.delivery.usage
         if told is not None:
-            return Usage.reported(told.prompt_tokens, told.cached_tokens, told.completion_tokens)
+            return Usage.reported(told.prompt_tokens, told.cached_tokens, told.completion_tokens, told.reasoning_tokens)
         if not self.reached_engine:
             return None
         prompt = self.planned.sent_tokens if self.planned and self.planned.counted else estimated_prompt_tokens

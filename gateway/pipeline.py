@@ -64,6 +64,7 @@ class Pipeline:
                 raise errors.Draining("The gateway is being stopped.") from None
         finally:
             responder.on_gone = None
+            passage.delivery.ended_at = self._clock()
             used = passage.usage(opened.expected.prompt_tokens)
             self._measure.ended(passage, passage.delivery.outcome, used)
             await self._books.close(passage, opened, used)  # 9 close

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from operator import ge, le
 from typing import TYPE_CHECKING, Final
 
+from budgets.charge import Charge, Spent, Tariff
 from budgets.cost import kv_read_bytes
 from budgets.estimate import Bounds
 from budgets.ledger import Amounts, Scope
-from budgets.limit import GROWING
+from budgets.limit import COSTS, GROWING
 from budgets.usage import Usage
 from config.models import Model
 from gateway.counting import Counter
+from gateway.delivery import Delivery
 from gateway.lineage import stripping
 from gateway.pace import Pace
 from gateway.pools import ServedPool
@@ -36,13 +38,14 @@ MAX_SCOPES: Final = 1_000
 
 
 class Service:
-    """One caller and one model. `paces` go with `pools`, one by one.
+    """One caller and one model. `paces` and `tariffs` go with `pools`, one by one.
 
     `asked_for` is the model whose budgets bind, if that is another one; `first_pool` goes before all others. `stages`
     are what the caller gets instead once its budgets run low.
     """
 
     __slots__ = (
+        "_cost_limited",
         "_kv_limited",
         "_limit_tokens",
         "_policies",
@@ -64,6 +67,7 @@ class Service:
         "stages",
         "strict",
         "strip",
+        "tariffs",
     )
 
     def __init__(
@@ -81,6 +85,12 @@ class Service:
         self.model = model
         self.pools = tuple(pools)
         self.paces = tuple([Pace(model.geometry, pool.settings.hardware) for pool in pools])
+        prices = model.price_per_million_tokens
+        listed = None if prices is None else prices.listed
+        settings = [pool.settings for pool in pools]
+        self.tariffs = tuple(
+            [Tariff(model.geometry, each.hardware, listed, each.price_per_gpu_hour_nanos) for each in settings]
+        )
         self.counter = counter
         self.first_pool = first_pool
         self.stages: Sequence[Stage] = ()
@@ -93,6 +103,7 @@ class Service:
         )
         limits = (*self.scope.limits, *self._session_budgets)
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
+        self._cost_limited = any(limit.dimension in COSTS for limit in limits)
         self.strict = any(limit.hardness == "strict" for limit in limits)
         self.grows = any(limit.hardness == "elastic" and limit.dimension in GROWING for limit in limits)
         self.caps_replies = any(isinstance(p, CapContext) and p.reply != "apart" for p in caller.may.policies)
@@ -145,8 +156,11 @@ class Service:
             self._session_scopes[session] = scope
         return scope
 
-    def amounts(self, used: Usage, choices: int) -> Amounts:
-        """A call in the dimensions of its limits. `used.decode_tokens` are those of all choices together."""
+    def amounts(self, used: Usage, choices: int, charge: Charge | None = None) -> Amounts:
+        """A call in the dimensions of its limits. `used.decode_tokens` are those of all choices together.
+
+        `charge` None: it has not run, so what depends on where it will is that of the dearest pool.
+        """
         amounts: dict[str, int] = {
             "requests": 1,
             "prefill_tokens": used.prefill_tokens,
@@ -156,12 +170,39 @@ class Service:
         }
         if self._kv_limited:
             amounts["kv_read_bytes"] = self.kv_read_bytes(used, choices)
+        if self._cost_limited:
+            charge = charge or self.dearest(used, choices)
+            amounts["kv_byte_seconds"] = charge.kv_byte_seconds
+            amounts["gpu_seconds"] = charge.gpu_microseconds
+            amounts["money"] = charge.money_nanos
         return amounts  # type: ignore[return-value]  # the keys are dimensions
 
     def kv_read_bytes(self, used: Usage, choices: int) -> int:
         """KV bytes re-read while decoding, by the closed form; every choice reads the prompt's for itself."""
         choices = max(1, choices)
         return choices * kv_read_bytes(self.model.geometry, used.prompt_tokens, used.decode_tokens // choices)
+
+    def charge(self, used: Usage, choices: int, delivery: Delivery, kv_read_bytes: int) -> Charge:
+        """What a call that has ended cost in the pool that served it."""
+        for pool, tariff in zip(self.pools, self.tariffs, strict=True):
+            if pool.name == delivery.pool:
+                batch = pool.pool.running(delivery.replica)
+                return tariff.charge(used, choices, delivery.spent(batch), kv_read_bytes)
+        return Charge()
+
+    def dearest(self, used: Usage, choices: int) -> Charge:
+        """The most that a call may cost in one of the pools, in each dimension, by predicted seconds."""
+        read, each = self.kv_read_bytes(used, choices), used.decode_tokens // max(1, choices)
+        charges = [Charge()]
+        for pool, pace, tariff in zip(self.pools, self.paces, self.tariffs, strict=True):
+            prefill, decode = pace.prefill_seconds(used.prompt_tokens), pace.decode_seconds(used.prompt_tokens, each)
+            spent = Spent(prefill, decode, pool.pool.usual_running)
+            charges.append(tariff.charge(used, choices, spent, read))
+        return Charge(
+            max(charge.kv_byte_seconds for charge in charges),
+            max(charge.gpu_microseconds for charge in charges),
+            max(charge.money_nanos for charge in charges),
+        )
 
 
 def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Policy]:

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from budgets.grant import Misdated
+from budgets.limit import units
 from budgets.scope import Scope
 from budgets.statement import Account, stating
 from gateway.clock import Clock, monotonic, wall
@@ -64,9 +65,9 @@ def line(account: Account) -> dict[str, object]:
         "model": limit.model,
         "kind": limit.kind,
         "mode": limit.mode,
-        "limit": limit.capacity,
-        "used": account.used,
-        "reserved": account.reserved,
-        "remaining": account.remaining,
+        "limit": units(limit.dimension, limit.capacity),
+        "used": units(limit.dimension, account.used),
+        "reserved": units(limit.dimension, account.reserved),
+        "remaining": units(limit.dimension, account.remaining),
         "resets_at": moment(account.resets_at),
     }

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final, Literal, cast, get_args
 
 import msgspec
@@ -20,11 +21,23 @@ from config.tenants import Tenant
 from gateway.store import Store
 
 Column = Literal["tenant", "key", "session", "model", "pool", "label", "outcome", "source", "day"]
-Format = Literal["csv", "jsonl"]
-Row = Mapping[str, str | int]
+Format = Literal["csv", "jsonl", "parquet"]
+Row = Mapping[str, str | int | Decimal]
 
 COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
-SUMS: Final = ("prefill_tokens", "cached_tokens", "decode_tokens", "kv_read_bytes")
+SUMS: Final = (
+    "prefill_tokens",
+    "cached_tokens",
+    "decode_tokens",
+    "reasoning_tokens",
+    "kv_read_bytes",
+    "kv_byte_seconds",
+    "gpu_microseconds",
+    "money_nanos",
+)
+DECIMALS: Final[Mapping[str, tuple[str, int]]] = {"gpu_microseconds": ("gpu_seconds", 6), "money_nanos": ("money", 9)}
+"""What is told in other units than it is kept in, with all of its decimals."""
+LARGEST_JSON: Final = 2**63
 FORMULA: Final = ("=", "+", "-", "@")
 """How a cell begins that spreadsheets would run; clients choose the names of their sessions."""
 PAGE: Final = 1_000
@@ -81,34 +94,45 @@ async def summed(calls: AsyncIterator[Settled], by: Sequence[Column]) -> list[Ro
         total = totals[tuple([call.column(name) for name in by])]
         for at, value in enumerate((1, *(getattr(call.record, name) for name in SUMS))):
             total[at] += value
-    return [dict(zip((*by, "calls", *SUMS), (*key, *total), strict=True)) for key, total in sorted(totals.items())]
+    return [told(zip((*by, "calls", *SUMS), (*key, *total), strict=True)) for key, total in sorted(totals.items())]
 
 
 async def single(calls: AsyncIterator[Settled]) -> list[Row]:
     """A row for each call."""
     return [
-        {"at": _moment(call.at_ms).isoformat(timespec="milliseconds"), **msgspec.structs.asdict(call.record)}
+        {"at": _moment(call.at_ms).isoformat(timespec="milliseconds")}
+        | told(msgspec.structs.asdict(call.record).items())
         async for call in calls
     ]
+
+
+def told(fields: Iterable[tuple[str, str | int]]) -> dict[str, str | int | Decimal]:
+    """A row in the units that people read."""
+    row: dict[str, str | int | Decimal] = {}
+    for name, value in fields:
+        if name in DECIMALS:
+            name, places = DECIMALS[name]
+            row[name] = Decimal(value).scaleb(-places)
+        else:
+            row[name] = value
+    return row
 
 
 def written(rows: Sequence[Row], form: Format) -> Iterator[str]:
     """The rows as lines of CSV with a head, or of JSON."""
     if form == "jsonl":
         for row in rows:
-            yield msgspec.json.encode(row).decode()
+            yield msgspec.json.encode({name: _json(value) for name, value in row.items()}).decode()
     elif rows:
         yield _line(rows[0])
         yield from (_line(row.values()) for row in rows)
 
 
-async def report(
-    config: Config, store: Store, tenant: str | None, span: Span, by: Sequence[Column], form: Format
-) -> list[str]:
-    """The lines of a report about one tenant or all of them; no columns: one line a call."""
+async def report(config: Config, store: Store, tenant: str | None, span: Span, by: Sequence[Column]) -> list[Row]:
+    """The rows of a report about one tenant or all of them; no columns: one row a call."""
     tenants = list(config.tenants.values()) if tenant is None else [config.tenants[tenant]]
     calls = settled(store, tenants, span)
-    return list(written(await summed(calls, by) if by else await single(calls), form))
+    return await summed(calls, by) if by else await single(calls)
 
 
 def _line(values: Iterable[object]) -> str:
@@ -117,7 +141,16 @@ def _line(values: Iterable[object]) -> str:
     return line.getvalue()
 
 
+def _json(value: str | int | Decimal) -> object:
+    """Numbers with all of their digits, however many those are."""
+    if isinstance(value, Decimal):
+        return msgspec.Raw(format(value, "f").encode())
+    return msgspec.Raw(b"%d" % value) if isinstance(value, int) and value >= LARGEST_JSON else value
+
+
 def _cell(value: object) -> object:
+    if isinstance(value, Decimal):
+        return format(value, "f")
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 

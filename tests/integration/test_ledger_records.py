@@ -106,7 +106,8 @@ async def test_a_report_sums_up_by_what_is_asked(recorded: Path, valkey: Embedde
     rows = list(csv.DictReader(await usage(recorded, valkey)))
     assert list(rows[0]) == [
         *("tenant", "model", "day", "calls"),
-        *("prefill_tokens", "cached_tokens", "decode_tokens", "kv_read_bytes"),
+        *("prefill_tokens", "cached_tokens", "decode_tokens", "reasoning_tokens"),
+        *("kv_read_bytes", "kv_byte_seconds", "gpu_seconds", "money"),
     ]
     assert len(rows) == 2 * 2 * 3
     assert sum(int(row["calls"]) for row in rows) == 2_400
@@ -123,13 +124,25 @@ async def test_a_report_of_one_tenant_and_one_day(recorded: Path, valkey: Embedd
             "prefill_tokens": 160,
             "cached_tokens": 320,
             "decode_tokens": 480,
+            "reasoning_tokens": 0,
             "kv_read_bytes": sum(range(800, 1600, 5)),
+            "kv_byte_seconds": 0,
+            "gpu_seconds": 0,
+            "money": 0,
         }
     ]
     calls = [json.loads(line) for line in await usage(recorded, valkey, *only, "--by", "")]
     assert len(calls) == 160
     assert calls[0]["at"].startswith("2023-11-15T12:00:00.800")
     assert calls[0]["label"] == "client"
+
+
+async def test_a_report_goes_into_a_file_too(recorded: Path, valkey: EmbeddedServer) -> None:
+    assert await usage(recorded, valkey, "-o", "usage.csv") == []
+    assert (recorded / "usage.csv").read_text().splitlines() == await usage(recorded, valkey)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert await usage(recorded, valkey, "--by", "", "--format", "parquet", "--output", "usage.parquet") == []
+    assert parquet.read_metadata(recorded / "usage.parquet").num_rows == 2_400
 
 
 async def test_a_report_of_nothing_is_empty(store: Store, valkey: EmbeddedServer, tmp_path: Path) -> None:
@@ -141,6 +154,7 @@ async def test_a_report_of_nothing_is_empty(store: Store, valkey: EmbeddedServer
     ("arguments", "said"),
     [
         (("--tenant", "nobody"), "there is no tenant 'nobody'; known: acme, zeta"),
+        (("--format", "parquet"), "--format parquet needs --output FILE"),
         (("--by", "colour"), "--by colour: choose from tenant, key, session, model, pool"),
     ],
 )

@@ -69,6 +69,15 @@ def test_other_formats_make_another_geometry() -> None:
     assert geometry.with_dtypes() == geometry
 
 
+def test_other_formats_are_read_in_their_own_size_whatever_was_asked_before() -> None:
+    geometry = Geometry(
+        attention=(Attention(layers=2, heads=4, head_dim=8),), hidden=8, total_params=1, active_params=1
+    )
+    assert (geometry.reads, geometry.grows) == (((64, None),), ((64, None),))
+    halved = geometry.with_dtypes(kv="fp8")
+    assert (halved.reads, halved.grows, halved.new_token_bytes) == (((32, None),), ((32, None),), 32)
+
+
 def test_a_dense_model_is_all_active() -> None:
     geometry = Geometry.model_validate(
         {"hidden": 8, "total_params": 100, "attention": [{"layers": 1, "heads": 1, "head_dim": 8}]}

@@ -30,6 +30,11 @@ def job(name: str = "demo", engine_name: str | None = None) -> Job:
         ({"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 0}}, Usage(7, 0, 0)),
         ({"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": None}}, Usage(7, None, 0)),
         ({"prompt_tokens": 7, "prompt_tokens_details": None}, Usage(7, None, 0)),
+        (
+            {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 6}},
+            Usage(7, None, 9, 6),
+        ),
+        ({"prompt_tokens": 7, "completion_tokens_details": {}}, Usage(7, None, 0)),
         ({"prompt_tokens": True}, None),
         ({"prompt_tokens": -1}, None),
         ({"prompt_tokens": "7"}, None),

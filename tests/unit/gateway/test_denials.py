@@ -25,6 +25,14 @@ def test_all_numbers_are_told() -> None:
     assert "limit 1000, used 990, requested 50" in fault.message
 
 
+def test_money_and_gpu_time_are_told_in_whole_units() -> None:
+    money = replace(DENIED, dimension="money", limit=12_500_000_000, used=12_400_000_000, requested=150_000_001)
+    fault = fault_of(money)
+    assert [fault.extra[name] for name in ("limit", "used", "requested")] == [12.5, 12.4, 0.150000001]
+    assert "limit 12.5, used 12.4, requested 0.150000001" in fault.message
+    assert fault_of(replace(DENIED, dimension="gpu_seconds", limit=3_600_000_000)).extra["limit"] == 3600
+
+
 @pytest.mark.parametrize(
     ("wait", "seconds", "milliseconds"), [(2.4001, b"3", b"2401"), (0.0004, b"1", b"1"), (2.0, b"2", b"2000")]
 )

@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.engines.load import Load
+from budgets.charge import Charge, Spent
 from budgets.cost import kv_read_bytes
 from budgets.usage import Usage
 from gateway.clock import monotonic
 from gateway.counting import Counter
+from gateway.delivery import Delivery
 from gateway.pools import ServedPool
 from gateway.service import Service
 from policies.cap_context import CapContext
@@ -35,6 +38,49 @@ def test_amounts_in_every_dimension_that_is_limited() -> None:
         "kv_read_bytes": kv_read_bytes(model().geometry, 1_000, 30),
     }
     assert "kv_read_bytes" not in service().amounts(USED, 1)
+
+
+COSTS = [
+    {"dimension": "money", "amount": "5", "every": "day"},
+    {"dimension": "gpu_seconds", "amount": "1h", "every": "day"},
+    {"dimension": "kv_byte_seconds", "amount": "1PB", "every": "day"},
+]
+HOURLY = ("pools/main/price_per_gpu_hour", 2)
+
+
+def test_what_depends_on_the_pool_is_reserved_at_the_dearest() -> None:
+    slow = {"models": ["demo"], "hardware": "l4", "price_per_gpu_hour": 1, "replicas": ["http://127.0.0.1:2"]}
+    budgets = ("tiers/standard/budgets", COSTS)
+    both = service(budgets, HOURLY, ("pools/slow", slow))
+    expected = both.amounts(USED, 1)
+    single = [service(budgets, HOURLY).amounts(USED, 1), service(budgets, ("pools/main", slow)).amounts(USED, 1)]
+    for dimension in ("money", "gpu_seconds", "kv_byte_seconds"):
+        assert expected[dimension] == max(each[dimension] for each in single) > 0
+    assert single[0]["gpu_seconds"] < single[1]["gpu_seconds"]
+
+
+def test_what_it_cost_is_charged_where_it_ran() -> None:
+    at = service(("tiers/standard/budgets", COSTS), HOURLY)
+    ended = Delivery(pool="main", replica="127.0.0.1:9001", sent_at=10.0, first_at=10.5, ended_at=13.5)
+    charge = at.charge(USED, 1, ended, at.kv_read_bytes(USED, 1))
+    by_hand = at.tariffs[0].charge(USED, 1, Spent(0.5, 3.0, 1), at.kv_read_bytes(USED, 1))
+    assert charge == by_hand
+    amounts = at.amounts(USED, 1, charge)
+    assert (amounts["money"], amounts["gpu_seconds"]) == (charge.money_nanos, charge.gpu_microseconds)
+    assert amounts["kv_byte_seconds"] == charge.kv_byte_seconds
+    assert at.charge(USED, 1, Delivery(), 0) == Charge(), "it never got anywhere"
+
+
+def test_the_batch_is_what_the_engine_last_said_it_runs() -> None:
+    at = service(HOURLY)
+    ended = Delivery(pool="main", replica="127.0.0.1:9001", sent_at=1.0, ended_at=2.0)
+    alone = at.charge(USED, 1, ended, 0)
+    at.pools[0].pool.learn("127.0.0.1:9001", load=Load(running=32), max_model_len=None)
+    assert at.charge(USED, 1, ended, 0).gpu_microseconds < alone.gpu_microseconds
+
+
+def test_without_a_limit_of_costs_nothing_is_worked_out_beforehand() -> None:
+    assert service().amounts(USED, 1).keys().isdisjoint({"money", "gpu_seconds", "kv_byte_seconds"})
 
 
 @pytest.mark.parametrize("choices", [0, 1, 3])

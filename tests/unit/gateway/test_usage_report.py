@@ -1,9 +1,15 @@
 """Reports: what is summed up by what, and how it is written."""
 
+import sys
 from collections.abc import AsyncIterator
 from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pytest
 
 from budgets.record import Record, decoded, encoded, stream_of
+from gateway.parquet import NoParquetError, write
 from gateway.usage_report import Settled, Span, single, summed, written
 
 RECORD = Record("acme", "main", "s,1", "demo", "any", "ok", "engine", 60, 10, 30, 123)
@@ -34,6 +40,64 @@ async def test_sums_are_by_the_columns_that_are_asked() -> None:
         ("2023-11-15", "s,1", 1, 30),
     ]
     assert list(written(rows, "csv"))[1].startswith('2023-11-14,"s,1",2,')
+
+
+COSTLY = msgspec.structs.replace(
+    RECORD, reasoning_tokens=12, kv_byte_seconds=2**62, gpu_microseconds=1_500_001, money_nanos=350
+)
+
+
+async def test_costs_are_told_in_the_units_that_people_read_with_all_their_digits() -> None:
+    rows = await summed(calls(*[Settled(LAST_MS, COSTLY)] * 3), ("tenant",))
+    head, line = written(rows, "csv")
+    assert dict(zip(head.split(","), line.split(","), strict=True)) == {
+        "tenant": "acme",
+        "calls": "3",
+        "prefill_tokens": "180",
+        "cached_tokens": "30",
+        "decode_tokens": "90",
+        "reasoning_tokens": "36",
+        "kv_read_bytes": "369",
+        "kv_byte_seconds": str(3 * 2**62),
+        "gpu_seconds": "4.500003",
+        "money": "0.000001050",
+    }
+    (text,) = written(rows, "jsonl")
+    assert '"kv_byte_seconds":13835058055282163712,"gpu_seconds":4.500003,"money":0.000001050}' in text
+
+
+async def test_parquet_holds_what_the_other_forms_do(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for number, rows in enumerate(
+        (
+            await summed(calls(*[Settled(LAST_MS, COSTLY)] * 3), ("tenant", "day")),
+            await single(calls(Settled(1, RECORD))),
+        )
+    ):
+        write(rows, tmp_path / f"{number}.parquet")
+        assert parquet.read_table(tmp_path / f"{number}.parquet").to_pylist() == rows
+    schema = parquet.read_schema(tmp_path / "0.parquet")
+    types = {name: str(schema.field(name).type) for name in ("tenant", "calls", "kv_read_bytes", "money")}
+    assert types == {
+        "tenant": "string",
+        "calls": "int64",
+        "kv_read_bytes": "decimal128(38, 0)",
+        "money": "decimal128(38, 9)",
+    }
+
+
+def test_without_the_library_parquet_is_a_line_that_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(NoParquetError, match=r"pip install 'kvgate\[parquet\]'"):
+        write([], tmp_path / "usage.parquet")
+
+
+async def test_a_record_of_before_is_read_as_one_without_costs() -> None:
+    old = b'["acme","main","s","demo","any","ok","engine",60,10,30,123,"client",1]'
+    (row,) = await single(calls(Settled(LAST_MS, decoded(old))))
+    assert (row["version"], row["kv_read_bytes"], row["money"], row["reasoning_tokens"]) == (1, 123, 0, 0)
 
 
 async def test_single_calls_have_their_moment() -> None:

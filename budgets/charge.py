@@ -1,0 +1,125 @@
+"""What one call costs where it ran: KV held over time, time of GPUs, money.
+
+Rule: integers only, each rounded up once per call: byte-seconds, microseconds of one GPU, billionths of the currency.
+Tokens and prices give exact money; GPU time is what the cost model says that this call's work takes on the pool's
+hardware, so that a call is not charged for its neighbours. What a call waits for in a queue costs nothing.
+
+    gpu_seconds = devices * (prefill FLOPs / reached FLOP/s + n * step(B) / B + KV read / reached bytes/s)
+
+for n generated tokens in steps of B sequences: such a step, its KV aside, takes the longer of reading the weights and
+of the linear FLOPs of B tokens, and its fixed costs.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+from budgets.cost import capped_sum, kv_bytes_per_second, linear_flops, pair_flops, step_seconds
+from budgets.geometry import Geometry
+from budgets.hardware import Hardware
+from budgets.usage import Usage
+
+MICROS: Final = 1_000_000
+PRICED_TOKENS: Final = 1_000_000
+"""Prices of tokens are for so many."""
+MICROS_PER_HOUR: Final = 3_600 * MICROS
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """What a call costs beside its tokens. `money_nanos` is 0 where nothing has a price."""
+
+    kv_byte_seconds: int = 0
+    gpu_microseconds: int = 0
+    money_nanos: int = 0
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """How long a call took: until its first token, and after it; and how many sequences its engine ran meanwhile."""
+
+    prefill_seconds: float
+    decode_seconds: float
+    batch: float = 1.0
+
+
+class TokenPrices(msgspec.Struct, frozen=True):
+    """A price list: billionths of the currency for a million tokens."""
+
+    input_nanos: int
+    cached_nanos: int
+    output_nanos: int
+
+    def of(self, used: Usage) -> int:
+        """The price of a call in billionths. Reasoning tokens are generated tokens, and are not added again."""
+        dear = (
+            used.prefill_tokens * self.input_nanos
+            + used.cached_tokens * self.cached_nanos
+            + used.decode_tokens * self.output_nanos
+        )
+        return -(-dear // PRICED_TOKENS)
+
+
+class Tariff:
+    """What calls of one model cost on one kind of hardware; its rates are worked out once.
+
+    A price list of tokens goes before a price of GPU hours; without either nothing costs money.
+    """
+
+    __slots__ = ("_attention", "_devices", "_growing", "_hour_nanos", "_kv", "_linear", "_shape", "_steps", "_tokens")
+
+    def __init__(
+        self, geometry: Geometry, hardware: Hardware, tokens: TokenPrices | None = None, hour_nanos: int | None = None
+    ) -> None:
+        share, devices = hardware.efficiencies, hardware.count
+        attention = devices * hardware.bf16_flops * share.attention_flops
+        self._shape = geometry, hardware
+        self._tokens = tokens
+        self._hour_nanos = hour_nanos
+        self._devices = devices * MICROS
+        self._linear = linear_flops(geometry, 1) / (hardware.flops(geometry.weight_dtype) * share.flops)
+        self._attention = [(flops / attention, cap) for flops, cap in pair_flops(geometry)]
+        self._kv = 1 / kv_bytes_per_second(geometry, hardware)
+        self._growing = geometry.grows
+        self._steps: dict[int, float] = {}
+
+    def charge(self, used: Usage, choices: int, spent: Spent, kv_read_bytes: int) -> Charge:
+        """The charge of a call of `choices` replies, which read `kv_read_bytes` of KV in all."""
+        micros = self.gpu_microseconds(used, spent.batch, kv_read_bytes)
+        return Charge(self.byte_seconds(used, choices, spent), micros, self._money(used, micros))
+
+    def gpu_microseconds(self, used: Usage, batch: float, kv_read_bytes: int) -> int:
+        """Time of one device that the call's work takes, `batch` sequences decoding side by side."""
+        new, cached = used.prefill_tokens, used.cached_tokens
+        seconds = new * self._linear + used.decode_tokens * self._step_share(batch) + kv_read_bytes * self._kv
+        for rate, cap in self._attention:
+            seconds += rate * capped_sum(cached + 1, new, cap)
+        return math.ceil(seconds * self._devices)
+
+    def byte_seconds(self, used: Usage, choices: int, spent: Spent) -> int:
+        """KV bytes held times seconds: the prompt's all the time, once for all replies; those of each as it grew."""
+        choices, prompt = max(1, choices), used.prompt_tokens
+        tokens, seconds = used.decode_tokens // choices, spent.prefill_seconds + spent.decode_seconds
+        state = self._shape[0].state_bytes
+        held, grown = 0, 0
+        for size, window in self._growing:
+            kept = prompt if window is None else min(prompt, window)
+            held += size * kept
+            if tokens:
+                grown += size * (capped_sum(prompt, tokens, window) - kept * tokens)
+        sequences = choices * state * seconds
+        return math.ceil(held * seconds + sequences + choices * grown * spent.decode_seconds / max(1, tokens))
+
+    def _money(self, used: Usage, gpu_microseconds: int) -> int:
+        if self._tokens is not None:
+            return self._tokens.of(used)
+        return -(-gpu_microseconds * self._hour_nanos // MICROS_PER_HOUR) if self._hour_nanos else 0
+
+    def _step_share(self, batch: float) -> float:
+        """Seconds of a decode step, less its KV, that fall to one of its sequences."""
+        sequences = max(1, round(batch))
+        if (seconds := self._steps.get(sequences)) is None:
+            geometry, hardware = self._shape
+            step = step_seconds(geometry, hardware, prefill=(), decode_context_tokens=0, decode_sequences=sequences)
+            state = sequences * geometry.state_bytes * self._kv  # comes with the KV that is read
+            seconds = self._steps[sequences] = (step - state) / sequences
+        return seconds
