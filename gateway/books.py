@@ -29,17 +29,18 @@ from gateway.forecast import Forecast, most
 from gateway.identity import named
 from gateway.lineage import recognised, role_of, session_id
 from gateway.logs import log
+from gateway.memories import Memories
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
 from gateway.prices import pricing
 from gateway.service import Service
-from gateway.sessions import Progress, Saved, Session, Sessions, memory_place
+from gateway.sessions import Progress, Saved, Session, Sessions
 from gateway.statements import RETRY, Statements
 from gateway.store import Store, StoreError
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
 from gateway.vault import Vault, VaultError
-from policies.memory import EMPTY, Memory
+from policies.memory import EMPTY
 
 T = TypeVar("T")
 NO_SESSION: Final = Session("", "", "unread")
@@ -55,7 +56,7 @@ class Books:
         self, store: Store, metrics: Metrics, forecast: Forecast, background: Tasks, vault: Vault | None = None
     ) -> None:
         self._store = store
-        self._vault = vault or Vault()
+        self._memories = Memories(vault or Vault(), self._unopened)
         self._background = background
         self._sessions = Sessions(store)
         self.statements = Statements(store)
@@ -69,12 +70,14 @@ class Books:
         """The session and a grant. Raises `RateLimited`, `QuotaSpent`, `StoreDown` where nothing passes unchecked."""
         sent = digests.of_messages(call.messages)
         names = recognised(call.messages, sent, service.strip)
-        chain = digests.chained(names)
+        chain = digests.Chain(names)
         expected, amounts, ceiling = self._asked(call, service)
-        tenant, id = service.caller.tenant, session_id(call, headers, service.key, names) if chain else ""
-        loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if chain else None
+        tenant, id = service.caller.tenant, session_id(call, headers, service.key, names) if names else ""
+        loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if names else None
         scope, holds = service.scope_of(id), None
         session, found, lost = await self._opened(loading, scope, amounts, ceiling)
+        if session.status == "part":
+            session = await self._read(sessions.loading_whole(session, chain))
         self._metrics.sessions.add(1, session.status)
         if service.stages and (holds := self._reached(service, found)) and isinstance(found, Denied):
             expected, less, least = self._asked(call, holds.stage.service)
@@ -87,7 +90,7 @@ class Books:
             raise fault_of(found)
         if found.would_deny or any(map(gt, found.in_use, found.stands.near)):
             self._noted(found)
-        memory = self._remembered(session) if session.memory else EMPTY
+        memory = self._memories.of(session)
         sent_before = 0 if memory is None else session.known_messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
         known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices)
@@ -117,16 +120,6 @@ class Books:
         for terms, in_use, near in zip(grant.stands.terms, grant.in_use, grant.stands.near, strict=False):
             if in_use > near:
                 self._metrics.near.add(1, tenant, terms.limit.label, terms.limit.mode)
-
-    def _remembered(self, session: Session) -> Memory | None:
-        """The edits in force; None where they cannot be opened. Then all is decided anew, as for a cold prefix: what
-        was sent before is not known, so nothing may be taken to stand as it was."""
-        try:
-            return Memory.loads(self._vault.open(session.memory, memory_place(session)))
-        except VaultError as error:
-            self._metrics.unopened.add(1, "edits")
-            self._warn("the edits of a session cannot be opened, they are made anew", error)
-            return None
 
     def extension(self, call: Call, service: Service, opened: Opened) -> Extension | None:
         """What asks for more while a stream goes on; None if no limit would be asked."""
@@ -162,7 +155,9 @@ class Books:
         saving = self._saving(passage, opened, used) if used is not None else None
         await self._undone(opened.lost)
         try:
-            settled = await self._closed(settling, saving, service.caller)
+            settled, saved = await self._closed(settling, saving, service.caller)
+            if saved is not None and saved.other is not None and passage.planned is not None:
+                await self._memories.join(self._run, opened.session, saved, passage.planned.memory)
             if not settled and doubtful is not None:
                 await self._run(ledger.settling(doubtful, amounts, entry), WRITE_SECONDS)
         except StoreError as error:
@@ -207,8 +202,10 @@ class Books:
         except StoreError:
             return NO_SESSION
 
-    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller) -> bool:
-        """Whether the settling charged anything."""
+    async def _closed(
+        self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller
+    ) -> tuple[bool, Saved | None]:
+        """Whether the settling charged anything, and what became of the session."""
         settled, saved = False, None
         if settling is not None and saving is not None:
             settled, saved = await self._run(both(settling, saving), WRITE_SECONDS)
@@ -218,7 +215,7 @@ class Books:
             saved = await self._run(saving, WRITE_SECONDS)
         if saved is not None and saved.evicted:
             await self._sessions.forget(caller.tenant, saved.evicted, caller.may.organisation)
-        return settled
+        return settled, saved
 
     async def _undone(self, lost: Grant | None) -> None:
         """Give back a grant whose answer never came; what was used is charged to the grant in its place."""
@@ -229,6 +226,10 @@ class Books:
 
     async def _run(self, step: Step[T], seconds: float | None = None) -> T:
         return step.read(await self._store.run(step.script, step.keys, step.args, seconds))
+
+    def _unopened(self, error: VaultError) -> None:
+        self._metrics.unopened.add(1, "edits")
+        self._warn("the edits of a session cannot be opened, they are made anew", error)
 
     def _warn(self, what: str, error: StoreError | VaultError) -> None:
         """Say it, but not for every call of an outage: the metrics count them all."""
@@ -243,16 +244,13 @@ class Books:
         progress = Progress(
             opened.chain,
             tokens=passage.planned.message_tokens,
-            memory=self._sealed(opened.session, passage.planned.memory),
+            memory=self._memories.changed(opened.session, opened.known.memory, passage.planned.memory),
             home=passage.delivery.replica,
             prompt_tokens=used.prompt_tokens,
             kv_read_bytes=passage.kv_read_bytes(used),
             begins_turn=role_of(passage.call.messages[-1]) == "user",
         )
         return sessions.saving(opened.session, progress, passage.service.session_limits)
-
-    def _sealed(self, session: Session, memory: Memory) -> bytes:
-        return b"" if memory is EMPTY else self._vault.seal(memory.dumps(), memory_place(session))
 
 
 def entry_of(passage: Passage, session: str, used: Usage) -> Entry | None:

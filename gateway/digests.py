@@ -13,11 +13,30 @@ def of_messages(messages: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(map(xxhash.xxh3_128_digest, messages))
 
 
-def chained(digests: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Cumulative digests: the i-th names messages 0 to i together."""
-    chain: list[bytes] = []
-    link = b""
-    for digest in digests:
-        link = xxhash.xxh3_128_digest(link + digest)
-        chain.append(link)
-    return tuple(chain)
+class Chain:
+    """The cumulative digests of a conversation, its links: the n-th names the first n messages together.
+
+    Rule: a link costs one pass over the names before it, so only those that somebody asks for are worked out.
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: Sequence[bytes]) -> None:
+        """`names` are digests of the messages, of 16 bytes each."""
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def links(self, after: int) -> list[bytes]:
+        """The links behind the first `after`, 16 bytes each; nothing if there are no more."""
+        hashed = xxhash.xxh3_128(b"".join(self._names[:after]))
+        links: list[bytes] = []
+        for name in self._names[after:]:
+            hashed.update(name)
+            links.append(hashed.digest())
+        return links
+
+    def link(self, count: int) -> bytes:
+        """The digest that names the first `count` messages."""
+        return xxhash.xxh3_128_digest(b"".join(self._names[:count]))

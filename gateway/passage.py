@@ -15,6 +15,7 @@ from gateway.call import Call
 from gateway.context import Known, Planned
 from gateway.degrading import Reached
 from gateway.delivery import Delivery
+from gateway.digests import Chain
 from gateway.extension import Extension
 from gateway.service import Service
 from gateway.sessions import Session
@@ -25,7 +26,7 @@ class Opened(msgspec.Struct, frozen=True):
 
     session: Session
     known: Known
-    chain: tuple[bytes, ...]
+    chain: Chain
     grant: Grant
     expected: Usage
     lost: Grant | None = None

@@ -11,17 +11,25 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, cast
+from typing import Literal, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from budgets.script import Argument, Script, Step
+from gateway.digests import Chain
 from gateway.store import Store
 
 _LOAD = Script.load("gateway", "session_load")
 _SAVE = Script.load("gateway", "session_save")
+_REMEMBER = Script.load("gateway", "session_memory")
+_RECENT = 12
+"""How many digests are sent to find a session that goes on: a turn mostly adds fewer messages."""
 _MOST_TOKENS = 2**32 - 1
+_RECORD = struct.Struct(">16sIB")
 _ROLES = {role: number for number, role in enumerate(("", "system", "developer", "user", "assistant", "tool"))}
 
-Status = Literal["new", "known", "fork", "unread"]
+T = TypeVar("T")
+Status = Literal["new", "known", "fork", "part", "unread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +50,9 @@ class Session:
     """What is known of a session when a request opens it.
 
     `status`: `known`, the request continues a branch; `fork`, it shares its first `known_messages` with one and then
-    parts; `new`, nothing fits; `unread`, the store was not asked or did not answer, and nothing may be written.
-    Numbers are of the branch. `memory` holds the edits in force as `policies` wrote them.
+    parts; `new`, nothing fits; `part`, only the whole conversation can tell; `unread`, the store was not asked or did
+    not answer, and nothing may be written. Numbers are of the branch. `memory` holds the edits in force
+    as `policies` wrote them, at `memory_revision`.
     """
 
     tenant: str
@@ -60,6 +69,7 @@ class Session:
     idle_seconds: float = 0.0
     home: str | None = None
     memory: bytes = b""
+    memory_revision: int = 0
     organisation: str | None = None
 
 
@@ -67,37 +77,49 @@ class Session:
 class Progress:
     """What one call adds to its session.
 
-    `chain[i]` is a digest (16 bytes) over messages 0 to i of the request as the client sent it. `tokens` and `roles`
-    go with it message by message and may be left out; 0 tokens means not counted.
+    `chain` is of the request's messages as the client sent them. `tokens` and `roles` go with it message by message and
+    may be left out; 0 tokens means not counted. `memory` None: as it was read.
     """
 
-    chain: Sequence[bytes]
+    chain: Chain
     tokens: Sequence[int] = ()
     roles: Sequence[str] = ()
-    memory: bytes = b""
+    memory: bytes | None = None
     home: str | None = None
     prompt_tokens: int = 0
     kv_read_bytes: int = 0
     begins_turn: bool = True
 
-    def records(self) -> bytes:
-        """21 bytes a message: all digests, then all token counts (big-endian, 4 bytes), then all roles (1 byte)."""
-        count = len(self.chain)
+    def records(self, known: int = 0) -> bytes:
+        """21 bytes a message, for the last of those `known` and all behind it: digest, tokens (big-endian), role."""
+        count, after = len(self.chain), max(0, known - 1)
         if len(self.tokens) not in (0, count) or len(self.roles) not in (0, count):
             raise ValueError("tokens and roles go with the chain, message by message")
-        tokens = [min(n, _MOST_TOKENS) for n in self.tokens] or [0] * count
-        roles = bytes([_ROLES.get(role, 0) for role in self.roles]) or bytes(count)
-        return b"".join(self.chain) + struct.pack(f">{count}I", *tokens) + roles
+        links = self.chain.links(after)
+        tokens = [min(n, _MOST_TOKENS) for n in self.tokens[after:]] or [0] * len(links)
+        roles = [_ROLES.get(role, 0) for role in self.roles[after:]] or [0] * len(links)
+        return b"".join(map(_RECORD.pack, links, tokens, roles))
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """`extended` a branch; `held`: a branch had it all already; `begun`: the first branch; `forked`: one more."""
+    """`extended` a branch; `held`: a branch had it all already; `begun`: the first branch; `forked`: one more.
+
+    `other`: memory that another call has written since ours was read, so that ours was not; the two are to be joined.
+    """
 
     status: Literal["extended", "held", "begun", "forked"]
     branch: int
     revision: int
     evicted: tuple[str, ...] = ()
+    other: "Other | None" = None
+
+
+class Other(NamedTuple):
+    """Memory as another call left it; `revision` -1: its branch is gone."""
+
+    revision: int
+    memory: bytes
 
 
 class Sessions:
@@ -106,17 +128,16 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def load(self, tenant: str, id: str, chain: Sequence[bytes]) -> Session:
-        """`loading` on its own: one round trip."""
-        step = loading(tenant, id, chain)
-        return step.read(await self._store.run(step.script, step.keys, step.args))
+    async def load(self, tenant: str, id: str, chain: Chain) -> Session:
+        """`loading` on its own, and `loading_whole` where that is needed: one round trip, rarely two."""
+        session = await self._run(loading(tenant, id, chain))
+        return await self._run(loading_whole(session, chain)) if session.status == "part" else session
 
     async def save(self, session: Session, progress: Progress, limits: SessionLimits) -> Saved | None:
         """`saving` on its own: one round trip; None for a session that was not read."""
         if session.status == "unread":
             return None
-        step = saving(session, progress, limits)
-        saved = step.read(await self._store.run(step.script, step.keys, step.args))
+        saved = await self._run(saving(session, progress, limits))
         await self.forget(session.tenant, saved.evicted, session.organisation)
         return saved
 
@@ -133,39 +154,64 @@ class Sessions:
             keys = [_keys(tenant, id, organisation)[0] for id in ids]
             await self._store.command("UNLINK", *keys, key=keys[0])
 
+    async def _run(self, step: Step[T]) -> T:
+        return step.read(await self._store.run(step.script, step.keys, step.args))
+
 
 def memory_place(session: Session) -> str:
     """Where the edits in force of a session lie, for the vault: any of its branches."""
     return f"{_keys(session.tenant, session.id, session.organisation)[0]} e"
 
 
-def loading(tenant: str, id: str, chain: Sequence[bytes], organisation: str | None = None) -> Step[Session]:
-    """The branch that a conversation with these cumulative digests continues."""
+def loading(tenant: str, id: str, chain: Chain, organisation: str | None = None) -> Step[Session]:
+    """The branch that a conversation continues, found by its last few links. Gives `part` where those show nothing."""
+    return _loading(tenant, id, organisation, len(chain), chain.links(max(0, len(chain) - _RECENT)))
+
+
+def loading_whole(part: Session, chain: Chain) -> Step[Session]:
+    """The same by all links: tells a fork, and how far it shares, from a new conversation."""
+    return _loading(part.tenant, part.id, part.organisation, len(chain), chain.links(0))
+
+
+def _loading(tenant: str, id: str, organisation: str | None, count: int, links: Sequence[bytes]) -> Step[Session]:
     keys = _keys(tenant, id, organisation)
-    return Step(_LOAD, keys, (id, b"".join(chain)), partial(_loaded, tenant, id, organisation))
+    return Step(_LOAD, keys, (id, count, b"".join(links)), partial(_loaded, tenant, id, organisation))
 
 
 def saving(session: Session, progress: Progress, limits: SessionLimits) -> Step[Saved]:
-    """Record a call that has ended, of a session that was read."""
-    args: tuple[Argument, ...] = (
-        session.id,
-        progress.records(),
-        progress.memory,
-        progress.home or "",
+    """Record a call that has ended, of a session that was read: what is new, and what has changed."""
+    numbers = (
+        session.known_messages,
+        int(progress.begins_turn),
         progress.prompt_tokens,
         progress.kv_read_bytes,
-        int(progress.begins_turn),
+        -1 if session.branch is None else session.branch,
+        session.memory_revision,
         int(limits.idle_seconds * 1000),
         int(limits.absolute_seconds * 1000),
         limits.live_sessions,
     )
+    records = progress.records(session.known_messages)
+    args: tuple[Argument, ...] = (session.id, msgspec.msgpack.encode(numbers), records, progress.home or "")
+    if progress.memory is not None:
+        args = (*args, progress.memory)
     return Step(_SAVE, _keys(session.tenant, session.id, session.organisation), args, _saved)
 
 
+def remembering(session: Session, branch: int, revision: int, memory: bytes) -> Step[Other | None]:
+    """Replace the memory of a branch if it is still the one of `revision`, else say what is there."""
+    key = _keys(session.tenant, session.id, session.organisation)[0]
+    return Step(_REMEMBER, (key,), (branch, revision, memory), _other)
+
+
 def _saved(reply: object) -> Saved:
-    status, branch, revision, evicted = cast("tuple[bytes, int, int, list[bytes]]", reply)
+    status, branch, revision, evicted, other = cast("tuple[bytes, int, int, list[bytes], list[object]]", reply)
     ended = cast("Literal['extended', 'held', 'begun', 'forked']", status.decode())
-    return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]))
+    return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]), _other(other))
+
+
+def _other(reply: object) -> Other | None:
+    return Other(*cast("tuple[int, bytes]", reply)) if reply else None
 
 
 def _keys(tenant: str, id: str, organisation: str | None) -> tuple[str, str]:
@@ -177,12 +223,12 @@ def _keys(tenant: str, id: str, organisation: str | None) -> tuple[str, str]:
 def _loaded(tenant: str, id: str, organisation: str | None, answer: object) -> Session:
     reply = cast("list[bytes | int]", answer)
     status = cast("Status", cast("bytes", reply[0]).decode())
-    if status == "new":
+    if status in ("new", "part"):
         return Session(tenant, id, status, organisation=organisation)
-    now_ms, branch, known, revision, turns, calls, prompt_tokens, kv_read_bytes, begun_ms, seen_ms = cast(
-        "list[int]", reply[1:11]
+    now_ms, branch, known, revision, turns, calls, prompt_tokens, kv_read_bytes, begun_ms, seen_ms, remembered = cast(
+        "list[int]", reply[1:12]
     )
-    home, memory = cast("list[bytes]", reply[11:])
+    home, memory = cast("list[bytes]", reply[12:])
     return Session(
         tenant,
         id,
@@ -198,5 +244,6 @@ def _loaded(tenant: str, id: str, organisation: str | None, answer: object) -> S
         idle_seconds=(now_ms - seen_ms) / 1000,
         home=home.decode() or None,
         memory=memory,
+        memory_revision=remembered,
         organisation=organisation,
     )

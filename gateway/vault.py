@@ -63,9 +63,13 @@ class Vault:
         """What is stored at `place` for `text`: up to 62 bytes more, 1 more without keys."""
         if self._sealing is None:
             return PLAIN + text
-        head = SEALED + bytes([len(self._sealing)]) + self._sealing
+        head = _head(self._sealing)
         nonce = os.urandom(NONCE_BYTES)
         return head + nonce + self._cipher(self._sealing, place).encrypt(nonce, text, _bound(head, place))
+
+    def current(self, sealed: bytes) -> bool:
+        """Whether it was sealed with the key that seals now; else it is to be written anew, so that keys can leave."""
+        return sealed.startswith(PLAIN if self._sealing is None else _head(self._sealing))
 
     def open(self, sealed: bytes, place: str) -> bytes:
         """The text that was sealed for `place`. Raises `VaultError`."""
@@ -86,6 +90,10 @@ class Vault:
 
     def _cipher(self, id: bytes, place: str) -> AESGCM:
         return AESGCM(hmac.digest(self._keys[id], place.encode(), hashlib.sha256))
+
+
+def _head(id: bytes) -> bytes:
+    return SEALED + bytes([len(id)]) + id
 
 
 def _bound(head: bytes, place: str) -> bytes:

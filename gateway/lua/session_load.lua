@@ -1,27 +1,36 @@
 -- Which branch of a session does a conversation continue? Reads only.
 --
 -- KEYS: the session, the tenant's live sessions
--- ARGV: session id, the conversation's cumulative digests (16 bytes a message)
+-- ARGV: session id, how many messages the conversation has, the cumulative digests (16 bytes each) of the last of them
 --
 -- Digests are cumulative: two conversations that agree on the n-th agree on all before it. So one comparison tells
--- whether a branch is a prefix, and a binary search finds where two part.
+-- whether a branch is a prefix, and a binary search finds where two part. The last few digests are enough for a
+-- conversation that goes on; where they show nothing, all of them are asked for ('part').
 
-local DIGEST, RECORD = 16, 21
+local DIGEST, RECORD, CHUNK = 16, 21, 32
 local FIELDS = {'m0', 'm1', 'm2', 'm3', 'm4', 'm5', 'm6', 'm7'}
-local incoming = ARGV[2]
-local incoming_count = #incoming / DIGEST
+local count, links = tonumber(ARGV[2]), ARGV[3]
+local before = count - #links / DIGEST
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function link(chain, n) return string.sub(chain, (n - 1) * DIGEST + 1, n * DIGEST) end
+local function link(n) return string.sub(links, (n - before - 1) * DIGEST + 1, (n - before) * DIGEST) end
 
-local function shared(chain)
-  local low, high = 0, math.min(incoming_count, #chain / RECORD)
+local function stored(branch, n)
+  local chunk = redis.call('HGET', KEYS[1], 'c' .. branch .. '.' .. math.floor((n - 1) / CHUNK)) or ''
+  local at = (n - 1) % CHUNK * RECORD
+  return string.sub(chunk, at + 1, at + DIGEST)
+end
+
+-- How many messages this conversation and a branch have in common, as far as can be told from what was sent.
+local function shared(branch, m)
+  if m[1] > before and m[1] <= count and m[2] == link(m[1]) then return m[1] end
+  local low, high = before, math.min(count, m[1])
   while low < high do
     local middle = math.floor((low + high + 1) / 2)
-    if link(chain, middle) == link(incoming, middle) then low = middle else high = middle - 1 end
+    if stored(branch, middle) == link(middle) then low = middle else high = middle - 1 end
   end
-  return low
+  return low > before and low or 0
 end
 
 -- A session that was evicted is gone although its record may still wait for its expiry.
@@ -30,26 +39,21 @@ if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return {'new', now_ms} end
 local packed = redis.call('HMGET', KEYS[1], unpack(FIELDS))
 local status, branch, known, meta = 'new', nil, 0, nil
 
-for b = 1, #FIELDS do
-  if packed[b] then
-    local m = cmsgpack.unpack(packed[b])
-    if m[1] <= incoming_count and m[2] == link(incoming, m[1]) then
-      status, branch, known, meta = 'known', b - 1, m[1], m
+for b = 0, #FIELDS - 1 do
+  if packed[b + 1] then
+    local m = cmsgpack.unpack(packed[b + 1])
+    local n = shared(b, m)
+    if n > known or (n == known and n > 0 and n == m[1]) then
+      status, branch, known, meta = n == m[1] and 'known' or 'fork', b, n, m
+    elseif not branch and before > 0 then
+      status = 'part'
     end
   end
 end
 
-if not branch then
-  for b = 1, #FIELDS do
-    if packed[b] then
-      local common = shared(redis.call('HGET', KEYS[1], 'c' .. b - 1) or '')
-      if common > known then status, branch, known, meta = 'fork', b - 1, common, cmsgpack.unpack(packed[b]) end
-    end
-  end
-end
-
-if not branch then return {'new', now_ms} end
+if not branch then return {status, now_ms} end
+local remembered = meta[11] or 0
 return {
-  status, now_ms, branch, known, meta[3], meta[4], meta[5], meta[6], meta[7], meta[8], meta[9], meta[10],
-  redis.call('HGET', KEYS[1], 'e' .. branch) or '',
+  status, now_ms, branch, known, meta[3], meta[4], meta[5], meta[6], meta[7], meta[8], meta[9], remembered, meta[10],
+  remembered > 0 and redis.call('HGET', KEYS[1], 'e' .. branch) or '',
 }

@@ -11,6 +11,7 @@ from budgets.ledger import Amounts, Balance, Denied, Grant, Scope, reserve, rese
 from budgets.limit import Limit
 from budgets.script import Script, both
 from gateway import embedded
+from gateway.digests import Chain
 from gateway.sessions import Progress, SessionLimits, Sessions, loading, saving
 from gateway.store import Store
 from gateway.tasks import Tasks
@@ -307,12 +308,12 @@ async def test_a_load_and_a_reserve_are_one_call_and_so_are_settle_and_save(stor
     limits = scope(REQUESTS)
     for calls in (2, 1):  # the first time a script goes out a second time, with its source
         before = store.counters.calls
-        opening = both(loading("acme", "a", [b"d" * 16]), reserving(limits, ONE)[1])
+        opening = both(loading("acme", "a", Chain([b"d" * 16])), reserving(limits, ONE)[1])
         session, one = opening.read(await store.run(opening.script, opening.keys, opening.args))
         assert store.counters.calls <= before + calls
     assert isinstance(one, Grant)
-    closing = both(settling(one, ONE), saving(session, Progress([b"d" * 16]), SessionLimits()))
+    closing = both(settling(one, ONE), saving(session, Progress(Chain([b"d" * 16])), SessionLimits()))
     settled, saved = closing.read(await store.run(closing.script, closing.keys, closing.args))
     assert settled
     assert saved.status == "begun"
-    assert (await Sessions(store).load("acme", "a", [b"d" * 16])).status == "known"
+    assert (await Sessions(store).load("acme", "a", Chain([b"d" * 16]))).status == "known"

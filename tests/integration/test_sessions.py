@@ -7,8 +7,8 @@ import random
 import pytest
 from redis.crc import key_slot
 
-from gateway.digests import chained, of_messages
-from gateway.sessions import Progress, Saved, Session, SessionLimits, Sessions
+from gateway.digests import Chain, of_messages
+from gateway.sessions import Other, Progress, Saved, Session, SessionLimits, Sessions
 from gateway.store import Store
 
 LIMITS = SessionLimits()
@@ -20,9 +20,9 @@ def sessions(store: Store) -> Sessions:
     return Sessions(store)
 
 
-def chain(text: str) -> tuple[bytes, ...]:
+def chain(text: str) -> Chain:
     """The chain of a conversation whose messages are single letters."""
-    return chained(of_messages(letter.encode() for letter in text))
+    return Chain(of_messages(letter.encode() for letter in text))
 
 
 async def say(sessions: Sessions, text: str, id: str = "chat", limits: SessionLimits = LIMITS) -> Saved:
@@ -85,7 +85,9 @@ async def test_each_branch_is_found_by_its_own_messages(sessions: Sessions) -> N
 async def test_a_repeated_call_adds_no_branch(sessions: Sessions) -> None:
     await say(sessions, "abc")
     assert await say(sessions, "abc") == Saved("extended", 0, 2)
-    assert await say(sessions, "ab") == Saved("held", 0, 3)
+    held = await say(sessions, "ab")
+    assert (held.status, held.branch, held.revision) == ("held", 0, 3)
+    assert held.other == Other(2, b"abc"), "what a longer conversation remembers is not replaced by its beginning's"
     session = await sessions.load("acme", "chat", chain("abcd"))
     assert (session.known_messages, session.memory, session.calls) == (3, b"abc", 3)
 
@@ -116,7 +118,7 @@ async def test_turns_at_the_same_time_never_lose_each_other(sessions: Sessions, 
     )
     assert all(saved)
     for text in texts:
-        session = await sessions.load("acme", "chat", (*chain(text), b"n" * 16))
+        session = await sessions.load("acme", "chat", chain(text + "n"))
         assert session.known_messages == len(text), text
 
 
@@ -183,19 +185,6 @@ async def test_an_evicted_session_is_gone_even_while_its_record_is_there(session
     assert (await sessions.load("acme", "chat", chain("ab"))).status == "new"
     assert await say(sessions, "xy") == Saved("begun", 0, 1)
     assert (await sessions.load("acme", "chat", chain("ab"))).status == "new"
-
-
-async def test_no_text_and_at_most_24_bytes_a_message(sessions: Sessions, store: Store) -> None:
-    count = 200
-    letters = "".join(chr(0x4E00 + number) for number in range(count))
-    session = await sessions.load("acme", "chat", chain(letters))
-    await sessions.save(session, Progress(chain(letters), tokens=[9] * count, roles=["user"] * count), LIMITS)
-    records = await store.command("HGET", KEY, "c0")
-    assert isinstance(records, bytes)
-    assert len(records) <= 24 * count
-    everything = await store.command("HGETALL", KEY)
-    assert isinstance(everything, list)
-    assert letters[:2].encode() not in b"".join(everything)
 
 
 def test_all_keys_of_a_call_share_a_slot() -> None:

