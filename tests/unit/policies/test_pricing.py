@@ -36,6 +36,12 @@ def test_the_example_of_the_design() -> None:
     assert with_decode(255).gain_seconds(50_000, 10_000) < 0 < with_decode(256).gain_seconds(50_000, 10_000)
 
 
+def test_a_step_that_has_only_just_begun_to_pay_waits() -> None:
+    assert not with_decode(256).pays(50_000, 10_000)
+    assert with_decode(1020).pays(50_000, 10_000) < with_decode(1024).pays(50_000, 10_000)
+    assert with_decode(1).pays(1, 0)
+
+
 def test_a_prefix_that_is_gone_costs_nothing() -> None:
     gone = Pricing(0.0, 8000.0, 1.0, 1.0, 1e12)
     assert gone.gain_seconds(1, 10**6) > 0
@@ -97,7 +103,7 @@ def test_what_is_computed_again_is_what_stands_behind() -> None:
         parts = [part for number in range(10) for part in turn(number, 900 if number == at else 30)]
         talk = conversation(system(), *parts, user("x" * 20_000))
         old = TrimToolOutput(max_tokens=64, age_turns=1, min_removed_tokens=100)
-        done = plan(talk, [old], EMPTY, count, known_messages=41, pricing=with_decode(600))
+        done = plan(talk, [old], EMPTY, count, known_messages=41, pricing=with_decode(2400))
         assert isinstance(done, Plan)
         assert (done.edits != ()) == pays_there
 
