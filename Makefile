@@ -11,10 +11,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check fmt bench test-vllm clean
+.PHONY: help install demo test check fmt bench bench-context test-vllm clean
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "Another Python: make PYTHON=python3.12 ..."
 
 install: $(STAMP) ## Make the environment (.venv) with kvgate in it; the others do so by themselves
@@ -37,6 +37,9 @@ fmt: $(STAMP) ## Put the code in order: format, and mend what the linter can
 
 bench: $(STAMP) ## Measure what the gateway costs (see docs/performance.md)
 	PYTHON=$(abspath $(BIN)/python) bash bench/run.sh
+
+bench-context: $(STAMP) ## Replay sessions through the context policies: what they cost and what they keep
+	@$(BIN)/python -m bench.context $(ARGS)
 
 test-vllm: $(STAMP) ## The same conversations against a real vLLM on this machine's CPU (installs it; slow)
 	PYTHON=$(abspath $(BIN)/python) bash tests/vllm/run.sh

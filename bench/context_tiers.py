@@ -1,0 +1,65 @@
+"""The tiers that are compared: no policy, a window that slides every turn, single policies, and what goes together.
+
+Rule: one list for all sessions; only its marks are in the measure of the sessions, as a tier's would be.
+"""
+
+from dataclasses import dataclass
+
+from bench.context_replay import Tier
+from policies.cap_context import CapContext
+from policies.dedupe_tool_output import DedupeToolOutput
+from policies.keep_recent_turns import KeepRecentTurns
+from policies.policy import Policy
+from policies.trim_tool_output import TrimToolOutput
+
+KEPT = 3
+"""Turns that the sliding window keeps, and groups whose outputs are not old yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Marks in tokens: `trigger` is the high water, `output` what an output is trimmed to as it arrives, `old` later.
+
+    With `capped` the trigger is a limit as well: what stays above it is refused.
+    """
+
+    trigger_tokens: int
+    output_tokens: int
+    old_tokens: int
+    capped: bool
+
+    def window(self, parts: int) -> tuple[Policy, ...]:
+        """A window that cuts down to one of so many parts of the trigger, and the cap."""
+        high = self.trigger_tokens
+        window = KeepRecentTurns(high_water_tokens=high, low_water_tokens=high // parts)
+        return (window, CapContext(limit_tokens=high)) if self.capped else (window,)
+
+
+FORTY = Scale(trigger_tokens=20_000, output_tokens=1_000, old_tokens=100, capped=True)
+REAL = Scale(trigger_tokens=2_500, output_tokens=250, old_tokens=64, capped=False)
+"""A real session here ends at 2,000 to 16,000 tokens, of which 900 to 3,200 are its task."""
+
+NONE = "no policy"
+SLIDING = "window sliding every turn"
+TOGETHER = "together"
+
+
+def tiers(scale: Scale) -> list[Tier]:
+    """What is compared; no policy comes first."""
+    dedupe = DedupeToolOutput(min_tokens=64)
+    trim = TrimToolOutput(max_tokens=scale.output_tokens)
+    old = TrimToolOutput(max_tokens=scale.old_tokens, age_groups=KEPT)
+    together = (dedupe, trim, old, *scale.window(2))
+    return [
+        Tier(NONE),
+        Tier(SLIDING, (KeepRecentTurns(turns=KEPT, high_water_turns=KEPT),)),
+        Tier("dedupe", (dedupe,)),
+        Tier("trim on arrival", (trim,)),
+        Tier("window to 3/4", (KeepRecentTurns(high_water_tokens=scale.trigger_tokens), *scale.window(2)[1:])),
+        Tier("window to 1/2", scale.window(2)),
+        Tier("window to 1/4", scale.window(4)),
+        Tier("old outputs, window to 1/2", (old, *scale.window(2))),
+        Tier("trim, window to 1/2", (trim, *scale.window(2))),
+        Tier(TOGETHER, together),
+        Tier(f"{TOGETHER}, economic", together, economic=True),
+    ]
