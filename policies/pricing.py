@@ -2,8 +2,8 @@
 
 Rule: seconds against seconds. A break costs the prefill of what the engine would have found in its cache; a token
 removed spares the read of its keys and values with every token generated from then on. Source: the design's own
-model, from the roofline of prefill (FLOPs) and decode (memory bandwidth). A step is not now or never: what has only just
-begun to pay costs less later, when more goes at once, so it waits for a margin.
+model, from the roofline of prefill (FLOPs) and decode (memory bandwidth). A step is not now or never: what has only
+just begun to pay costs less later, when more goes at once, so it waits for a margin.
 """
 
 from dataclasses import dataclass
