@@ -5,6 +5,7 @@ learned is a value: `observe` returns the next one and changes nothing.
 """
 
 import math
+from collections.abc import Mapping
 from itertools import accumulate
 
 import msgspec
@@ -58,9 +59,16 @@ class Quantile(msgspec.Struct, frozen=True):
     total: float = 0.0
     value: int | None = None
 
+    @classmethod
+    def counted(cls, counts: Mapping[int, float], level: float = 0.9) -> "Quantile":
+        """The quantile of so many calls in each bin."""
+        filled = tuple([max(0.0, counts.get(at, 0.0)) for at in range(_BINS)])
+        total = sum(filled)
+        return cls(level, filled, total, _value(filled, level * total) if total else None)
+
     def observe(self, tokens: int) -> "Quantile":
         """The quantile after a call used so many tokens."""
-        at = _bin(tokens)
+        at = bin_of(tokens)
         counts = (*self.counts[:at], self.counts[at] + 1.0, *self.counts[at + 1 :])
         total = self.total + 1.0
         if total >= _FULL:
@@ -77,7 +85,8 @@ def _value(counts: tuple[float, ...], wanted: float) -> int:
     return _upper(at)
 
 
-def _bin(tokens: int) -> int:
+def bin_of(tokens: int) -> int:
+    """The number of the bin that a reply of so many tokens falls into."""
     return 0 if tokens <= 1 else min(_BINS - 1, math.ceil(math.log2(tokens) * _STEPS))
 
 

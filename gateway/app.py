@@ -91,7 +91,9 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         configuring = Configuring(secret_of(settings), metrics, background, settings.workers)
         gateway = Gateway(metrics, store, configuring, await first_snapshot(configuring, config), background, vault)
         ends.push_async_callback(gateway.close_pools)
-        server = front(gateway, settings)
+        forecast = Forecast()
+        ends.push_async_callback(forecast.replies.exchange, store)
+        server = front(gateway, settings, forecast)
         ends.callback(server.close)
         readings.register(metrics, store, gateway.pools, server)
         admin = Admin(metrics, gateway.why_not_ready)
@@ -103,6 +105,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
                 admin.start, settings.admin_host, settings.admin_port, "KVGATE_ADMIN_PORT"
             )
         sweeping.start(server, gateway.pools, background)
+        background.start(forecast.replies.keep_exchanging(store), name="replies")
         listen = partial(server.listen, shared=settings.admin_socket is not None)
         gateway.port = await listening(listen, settings.host, settings.port, "KVGATE_PORT")
         log(logging.INFO, "serving", port=gateway.port, admin_port=gateway.admin_port)
@@ -163,9 +166,8 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
     return store
 
 
-def front(gateway: Gateway, settings: Settings) -> Server:
+def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     """The pipeline behind its routes behind the server."""
-    forecast = Forecast()
     context = Context(gateway.metrics, forecast.ratio)
     books = Books(gateway.store, gateway.metrics, forecast, gateway.background, gateway.vault)
     pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)

@@ -99,8 +99,8 @@ class Books:
     def _asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
         expected = self._forecast.usage(call, service)
-        ceiling = service.amounts(most(call, service), call.choices) if service.strict else None
-        return expected, service.amounts(expected, call.choices), ceiling
+        ceiling = service.amounts(most(call, service), call.choices, call.prompts) if service.strict else None
+        return expected, service.amounts(expected, call.choices, call.prompts), ceiling
 
     def _reached(self, service: Service, found: Grant | Denied) -> Reached | None:
         """The soft limit that holds for a call, if one does; those in shadow are counted too."""
@@ -125,7 +125,7 @@ class Books:
         """What asks for more while a stream goes on; None if no limit would be asked."""
         if not (call.stream and service.grows) or opened.grant.local:
             return None
-        return Extension(self._store, opened.grant, service, opened.expected, call.choices)
+        return Extension(self._store, opened.grant, service, opened.expected, call)
 
     async def forget(self, caller: Caller, id: str) -> None:
         """Delete a session of the caller's tenant. Raises `SessionNotFound` or `StoreDown`."""
@@ -144,7 +144,9 @@ class Books:
             own_tokens = passage.planned.own_tokens if passage.planned else None
             self._forecast.learn(passage.call, service, used, own_tokens)
             self._learn_warmth(passage, opened)
-        amounts = service.amounts(used, passage.call.choices, passage.charge(used)) if used is not None else {}
+        call = passage.call
+        charge = passage.charge(used) if used is not None else None
+        amounts = service.amounts(used, call.choices, call.prompts, charge) if used is not None else {}
         entry = entry_of(passage, opened.session.id, used) if used is not None else None
         grant, doubtful = opened.grant, None
         if passage.extension is not None:

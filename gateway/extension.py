@@ -15,6 +15,7 @@ from budgets.grant import Grant
 from budgets.limit import Limit
 from budgets.script import Step
 from budgets.usage import Usage
+from gateway.call import Call
 from gateway.service import Service
 from gateway.store import Store
 
@@ -44,7 +45,7 @@ class Extension:
     `stop` ends the stream; `stopped_by` is the limit that made it.
     """
 
-    def __init__(self, store: Store, grant: Grant, service: Service, expected: Usage, choices: int) -> None:
+    def __init__(self, store: Store, grant: Grant, service: Service, expected: Usage, call: Call) -> None:
         self.grant = grant
         self.doubtful: Grant | None = None
         self.stop: Callable[[], object] | None = None
@@ -52,7 +53,7 @@ class Extension:
         self.prompt_tokens = expected.prompt_tokens
         self._store = store
         self._service = service
-        self._choices = choices
+        self._call = call
         self._tokens = expected.decode_tokens
         self._step_tokens = max(LEAST_STEP_TOKENS, expected.decode_tokens)
         self._asking: asyncio.Future[object] | None = None
@@ -73,7 +74,7 @@ class Extension:
     def _more(self) -> ledger.Amounts:
         """What the next step adds in every dimension."""
         before, after = (
-            self._service.amounts(Usage.estimated(self.prompt_tokens, tokens), self._choices)
+            self._service.amounts(Usage.estimated(self.prompt_tokens, tokens), self._call.choices, self._call.prompts)
             for tokens in (self._tokens, self._tokens + self._step_tokens)
         )
         return {dimension: units - before[dimension] for dimension, units in after.items()}

@@ -1,32 +1,24 @@
 """What a call will probably need, learned from what calls like it needed: tokens, seconds, and where its cache is warm.
 
-Rule: memory of one process, expendable at any moment; it begins with the defaults of `budgets.estimate`. Seconds come
-from the cost model of the pool's hardware and decide phases, never charges.
+Rule: memory of one process, expendable at any moment; it begins with the defaults of `budgets.estimate`. Lengths of
+replies are shared through the store, nothing else is. Seconds come from the cost model of the pool's hardware and
+decide phases, never charges.
 """
-
-import random
 
 import msgspec
 
 from backends.demand import Demand
-from budgets.estimate import Ask, LearnedRatio, Quantile, estimate
+from budgets.estimate import Ask, LearnedRatio, estimate
 from budgets.usage import Usage
 from gateway.call import Call
 from gateway.owned import generated_limit
+from gateway.replies import Replies
 from gateway.service import Service
-
-MAX_LEARNED = 10_000
-"""Pairs of tenant and model that are remembered; the oldest are forgotten first."""
-
 
 TEMPLATE_TOKENS = 16
 """The most that chat templates put around a message."""
 WARMTH_STEP = 0.05
-WELL_KNOWN = 128.0
-SAMPLED = 0.125
-"""Once this many replies are known, one in eight is looked at: a quantile does not need them all."""
 UNLEARNED_RATIO = LearnedRatio()
-UNLEARNED_REPLY = Quantile()
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -44,7 +36,7 @@ class Forecast:
         self._per_byte: dict[str, LearnedRatio] = {}
         self._per_count: dict[str, LearnedRatio] = {}
         self._warm: dict[str, float] = {}
-        self._replies: dict[tuple[str, str], Quantile] = {}
+        self.replies = Replies()
 
     def ratio(self, model: str) -> float:
         """Tokens of the model's own tokenizer to one that we count; 1 until learned."""
@@ -59,7 +51,7 @@ class Forecast:
             max_tokens=generated_limit(call, service.caller.may.max_tokens),
             generates=call.generates,
         )
-        reply = self._replies.get(service.key, UNLEARNED_REPLY)
+        reply = self.replies.quantile(service.key, service.caller.may.organisation)
         return estimate(ask, self._per_byte.get(service.model.name, UNLEARNED_RATIO), reply, service.bounds)
 
     def known_tokens(self, call: Call, service: Service, known_messages: int) -> int:
@@ -89,16 +81,8 @@ class Forecast:
             per_byte = self._per_byte.get(model, UNLEARNED_RATIO)
             self._per_byte[model] = per_byte.observe(call.content_bytes, used.prompt_tokens)
         if call.generates:
-            self._learn_reply(service.key, used.decode_tokens // max(1, call.choices))
-
-    def _learn_reply(self, key: tuple[str, str], tokens: int) -> None:
-        known = self._replies.get(key, UNLEARNED_REPLY)
-        if known.total >= WELL_KNOWN and random.random() > SAMPLED:
-            return
-        self._replies.pop(key, None)
-        self._replies[key] = known.observe(tokens)
-        while len(self._replies) > MAX_LEARNED:
-            self._replies.pop(next(iter(self._replies)))
+            organisation = service.caller.may.organisation
+            self.replies.learn(service.key, used.decode_tokens // max(1, call.choices), organisation)
 
 
 def most(call: Call, service: Service) -> Usage:

@@ -56,7 +56,7 @@ class Passage:
     def kv_read_bytes(self, used: Usage) -> int:
         """KV bytes re-read for what was used; worked out once."""
         if self._kv_read is None or self._kv_read[0] is not used:
-            self._kv_read = used, self.service.kv_read_bytes(used, self.call.choices)
+            self._kv_read = used, self.service.kv_read_bytes(used, self.call.choices, self.call.prompts)
         return self._kv_read[1]
 
     def charge(self, used: Usage) -> Charge:

@@ -156,8 +156,8 @@ class Service:
             self._session_scopes[session] = scope
         return scope
 
-    def amounts(self, used: Usage, choices: int, charge: Charge | None = None) -> Amounts:
-        """A call in the dimensions of its limits. `used.decode_tokens` are those of all choices together.
+    def amounts(self, used: Usage, choices: int, prompts: int = 1, charge: Charge | None = None) -> Amounts:
+        """A call in the dimensions of its limits. `used` is that of all prompts and all choices together.
 
         `charge` None: it has not run, so what depends on where it will is that of the dearest pool.
         """
@@ -169,18 +169,22 @@ class Service:
             "total_tokens": used.prefill_tokens + used.cached_tokens + used.decode_tokens,
         }
         if self._kv_limited:
-            amounts["kv_read_bytes"] = self.kv_read_bytes(used, choices)
+            amounts["kv_read_bytes"] = self.kv_read_bytes(used, choices, prompts)
         if self._cost_limited:
-            charge = charge or self.dearest(used, choices)
+            charge = charge or self.dearest(used, choices, prompts)
             amounts["kv_byte_seconds"] = charge.kv_byte_seconds
             amounts["gpu_seconds"] = charge.gpu_microseconds
             amounts["money"] = charge.money_nanos
         return amounts  # type: ignore[return-value]  # the keys are dimensions
 
-    def kv_read_bytes(self, used: Usage, choices: int) -> int:
-        """KV bytes re-read while decoding, by the closed form; every choice reads the prompt's for itself."""
-        choices = max(1, choices)
-        return choices * kv_read_bytes(self.model.geometry, used.prompt_tokens, used.decode_tokens // choices)
+    def kv_read_bytes(self, used: Usage, choices: int, prompts: int = 1) -> int:
+        """KV bytes re-read while decoding, by the closed form; every choice reads its own prompt's for itself.
+
+        `choices` are those of all prompts. Of several prompts each is taken to be as long as the others, rounded up,
+        which is exact but for the rounding wherever attention reads the whole context.
+        """
+        choices, prompt = max(1, choices), -(-used.prompt_tokens // max(1, prompts))
+        return choices * kv_read_bytes(self.model.geometry, prompt, used.decode_tokens // choices)
 
     def charge(self, used: Usage, choices: int, delivery: Delivery, kv_read_bytes: int) -> Charge:
         """What a call that has ended cost in the pool that served it."""
@@ -190,9 +194,9 @@ class Service:
                 return tariff.charge(used, choices, delivery.spent(batch), kv_read_bytes)
         return Charge()
 
-    def dearest(self, used: Usage, choices: int) -> Charge:
+    def dearest(self, used: Usage, choices: int, prompts: int = 1) -> Charge:
         """The most that a call may cost in one of the pools, in each dimension, by predicted seconds."""
-        read, each = self.kv_read_bytes(used, choices), used.decode_tokens // max(1, choices)
+        read, each = self.kv_read_bytes(used, choices, prompts), used.decode_tokens // max(1, choices)
         charges = [Charge()]
         for pool, pace, tariff in zip(self.pools, self.paces, self.tariffs, strict=True):
             prefill, decode = pace.prefill_seconds(used.prompt_tokens), pace.decode_seconds(used.prompt_tokens, each)

@@ -8,6 +8,7 @@ from budgets.limit import Limit
 from gateway import embedded
 from gateway.digests import Chain
 from gateway.metrics import Metrics
+from gateway.replies import Replies
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Store
 from gateway.texts import Place, Text, Texts, counting
@@ -42,6 +43,11 @@ async def every_script(store: Store) -> None:
         await Texts(store, Metrics()).settle(
             Place("acme"), step.read(await store.run(step.script, step.keys, step.args))
         )
+    for tokens in (5, 6):
+        replies = Replies()
+        replies.learn(("acme", "m"), tokens)
+        await replies.exchange(store)
+        assert not replies._news, "the store took it"
     scope = Scope("acme", (Limit(dimension="requests", amount=1, per_seconds=1e6),))
     grant = await reserve(store.run, scope, {"requests": 1})
     assert isinstance(grant, Grant)

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from budgets.usage import Usage
-from gateway import forecast as forecasting
 from gateway.call import Call
 from gateway.clock import monotonic
 from gateway.counting import Counter
@@ -71,14 +70,6 @@ def test_what_no_engine_reported_teaches_nothing() -> None:
     before = forecast.usage(said("x"), at)
     forecast.learn(said("x"), at, Usage.estimated(10**6, 10**6), 10)
     assert (forecast.usage(said("x"), at), forecast.ratio("demo")) == (before, 1.0)
-
-
-def test_what_is_learned_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasting, "MAX_LEARNED", 2)
-    forecast = Forecast()
-    for key in ("a", "b", "c", "b"):
-        forecast._learn_reply((key, "m"), 5)
-    assert list(forecast._replies) == [("c", "m"), ("b", "m")]
 
 
 def test_known_messages_count_by_their_bytes() -> None:

@@ -65,7 +65,7 @@ def test_what_it_cost_is_charged_where_it_ran() -> None:
     charge = at.charge(USED, 1, ended, at.kv_read_bytes(USED, 1))
     by_hand = at.tariffs[0].charge(USED, 1, Spent(0.5, 3.0, 1), at.kv_read_bytes(USED, 1))
     assert charge == by_hand
-    amounts = at.amounts(USED, 1, charge)
+    amounts = at.amounts(USED, 1, charge=charge)
     assert (amounts["money"], amounts["gpu_seconds"]) == (charge.money_nanos, charge.gpu_microseconds)
     assert amounts["kv_byte_seconds"] == charge.kv_byte_seconds
     assert at.charge(USED, 1, Delivery(), 0) == Charge(), "it never got anywhere"
