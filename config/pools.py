@@ -67,6 +67,9 @@ class Features(Section):
     prompt_tokens_details: bool | None = Field(default=None, description="It reports cached tokens.")
     cache_salt: bool | None = Field(default=None, description="It salts its prefix cache per request.")
     usage_in_stream: bool | None = Field(default=None, description="It honours stream_options.include_usage.")
+    broken_arguments: bool | None = Field(
+        default=None, description="It takes calls whose arguments are no JSON object."
+    )
 
     def filled(self, usual: "Features") -> "Features":
         """With the usual value in every place that is None."""
@@ -81,6 +84,7 @@ def usual_features(kind: EngineKind) -> Features:
         prompt_tokens_details=False,
         cache_salt="cache_salt" in understands,
         usage_in_stream="stream_options.include_usage" in understands,
+        broken_arguments=ENGINES[kind].takes_broken_arguments,
     )
 
 

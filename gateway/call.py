@@ -36,12 +36,13 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     their raw JSON values. `content_bytes` bounds the tokens of all prompts from above (a token is at least one byte),
     `prompt_bytes` those of the longest one. `largest_output_bytes` is the largest message that may be a tool's output.
     `overhead` is text outside the messages, `overhead_tokens` what came as token ids; of several `prompts`, each run on
-    its own, those of the longest.
+    its own, those of the longest. `mended` places of the body held lone surrogates, which no engine takes.
     """
 
     dialect: "Dialect"
     body: bytes
     model: str
+    mended: int = 0
     stream: bool = False
     wants_usage: bool = False
     messages: tuple[bytes, ...] = ()

@@ -1,7 +1,8 @@
 """Step 4: what the tier's policies make of a conversation.
 
-Rule: nothing is counted that need not be. Far from every threshold the sizes in bytes decide; else each message is
-counted once and remembered by digest. What a policy decides is checked by the validator before it is sent.
+Rule: nothing is counted that need not be. Far from every threshold the sizes in bytes decide, and what has no threshold
+(`strip`, `repair`) is planned by guessed sizes; else each message is counted once and remembered by digest. What a
+policy decides is checked by the validator before it is sent.
 """
 
 import math
@@ -38,7 +39,7 @@ class Known(msgspec.Struct, frozen=True):
 class Planned(msgspec.Struct, frozen=True):
     """The edits, and the prompt's tokens before and after them; `counted` tells exact counts from estimates.
 
-    `reply_tokens`: what the reply is clamped to, if it is.
+    `reply_tokens`: what the reply is clamped to, if it is. `mended` places of the body held lone surrogates.
     """
 
     edits: tuple[Edit, ...]
@@ -49,6 +50,7 @@ class Planned(msgspec.Struct, frozen=True):
     message_tokens: tuple[int, ...] = ()
     scale: float = 1.0
     reply_tokens: int | None = None
+    mended: int = 0
 
     @property
     def own_tokens(self) -> int | None:
@@ -68,19 +70,24 @@ class Context:
         reply = generated_limit(call, service.caller.may.max_tokens) if call.generates else 0
         weight = reply_size(service.policies, reply) if service.caps_replies else 0
         size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages), weight)
-        if known.memory is EMPTY and known.pricing is None and service.quiet(size, known.idle_seconds):
+        repair = None if service.takes_broken_arguments else service.arguments.repair(call, known.digests)
+        counts = known.memory.counts or not service.quiet(size, known.idle_seconds)
+        if not (counts or service.looks or repair or known.memory is not EMPTY):
             return estimated(call)
-        scale = self._ratio(service.model.name)
-        conversation = await service.counter.conversation(call, known.digests, scale)
+        scale = self._ratio(service.model.name) if counts else 1.0
+        counter = service.counter
+        counting = counter.conversation(call, known.digests, scale) if counts else None
+        conversation = await counting if counting else counter.guessed(call, known.digests)
         found = plan(
             conversation,
             service.policies,
             known.memory,
-            lambda text: math.ceil(service.counter.text(text) * scale),
+            lambda text: math.ceil(counter.text(text) * scale),
             known_messages=known.known_messages,
             idle_seconds=known.idle_seconds,
             pricing=known.pricing,
             reply_tokens=reply,
+            automatic=repair,
         )
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")
@@ -91,16 +98,17 @@ class Context:
         if call.prompts > 1:
             return estimated(call)  # the longest fits; how many tokens there are together was not counted
         self._account(conversation, found)
-        tokens = tuple([message.tokens for message in conversation.messages])
+        tokens = tuple([message.tokens for message in conversation.messages]) if counts else ()
         return Planned(
             found.edits,
             found.original_tokens,
             found.sent_tokens,
             found.memory,
-            counted=True,
+            counted=counts,
             message_tokens=tokens,
             scale=scale,
             reply_tokens=found.reply_tokens,
+            mended=call.mended,
         )
 
     def _refused(self, service: Service, refusal: Refuse, mode: Mode) -> None:
@@ -124,4 +132,4 @@ class Context:
 def estimated(call: Call) -> Planned:
     """No edits, and a guess at the tokens by the bytes."""
     tokens = call.content_bytes // 4
-    return Planned((), tokens, tokens, EMPTY, counted=False)
+    return Planned((), tokens, tokens, EMPTY, counted=False, mended=call.mended)

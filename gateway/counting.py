@@ -21,6 +21,7 @@ MESSAGE_OVERHEAD_TOKENS: Final = 4
 """What a chat template adds around a message; the learned ratio of the model corrects the rest."""
 MEDIA_TOKENS: Final = 1_024
 """A picture at the size most engines scale it to."""
+BYTES_A_TOKEN: Final = 4
 THREAD_CHARACTERS: Final = 65_536
 
 
@@ -44,6 +45,13 @@ class Counter:
         tokens = await self._tokens(texts)
         counted = [replace(m, tokens=ceil(_whole(m, tokens[m.digest]) * scale)) for m in messages]
         return Conversation(tuple(counted), ceil(tokens[overhead] * scale) + call.overhead_tokens)
+
+    def guessed(self, call: Call, digests: Sequence[bytes]) -> Conversation:
+        """The same with no token counted: four bytes are taken for one, where no decision hangs on it."""
+        messages = call.dialect.messages(call, digests)
+        sizes = map(len, call.messages)
+        guessed = [replace(m, tokens=size // BYTES_A_TOKEN + 1) for m, size in zip(messages, sizes, strict=True)]
+        return Conversation(tuple(guessed), len(call.overhead) // BYTES_A_TOKEN + call.overhead_tokens)
 
     async def _tokens(self, texts: Mapping[bytes, Callable[[], str]]) -> dict[bytes, int]:
         """The tokens of each text by digest; only those not known are made and counted."""

@@ -21,7 +21,8 @@ def answer_headers(
 ) -> tuple[Header, ...]:
     """All headers of ours."""
     about = "" if planned.counted else "~"
-    context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={len(planned.edits)}"
+    edits = len(planned.edits) + planned.mended
+    context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={edits}"
     headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode())]
     if grant.in_use:
         headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds)

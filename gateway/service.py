@@ -15,6 +15,7 @@ from budgets.ledger import Amounts, Scope
 from budgets.limit import COSTS, GROWING
 from budgets.usage import Usage
 from config.models import Model
+from gateway.arguments import SoundArguments
 from gateway.counting import Counter
 from gateway.delivery import Delivery
 from gateway.lineage import stripping
@@ -24,8 +25,11 @@ from gateway.scoping import bounding, scope_of, session_owner
 from gateway.sessions import SessionLimits
 from gateway.tenants import Caller
 from policies.cap_context import CapContext
+from policies.pin import Pin
 from policies.plan import may_act
 from policies.policy import Policy
+from policies.repair import Repair
+from policies.strip import Strip
 
 if TYPE_CHECKING:
     from gateway.degrading import Stage
@@ -52,6 +56,8 @@ class Service:
         "_quiet_up_to",
         "_session_budgets",
         "_session_scopes",
+        "_sized",
+        "arguments",
         "bounds",
         "caller",
         "caps_replies",
@@ -59,6 +65,7 @@ class Service:
         "first_pool",
         "grows",
         "key",
+        "looks",
         "model",
         "paces",
         "pools",
@@ -67,6 +74,7 @@ class Service:
         "stages",
         "strict",
         "strip",
+        "takes_broken_arguments",
         "tariffs",
     )
 
@@ -111,6 +119,10 @@ class Service:
         self._quiet_up_to: tuple[int, int, int, int, float] = NOTHING_QUIET
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
+        self._sized = sized(self._policies)
+        self.looks = any(isinstance(policy, Strip | Repair) for policy in self._policies)
+        self.arguments = SoundArguments()
+        self.takes_broken_arguments = all(pool.features.broken_arguments is not False for pool in pools)
 
     @property
     def context_limit_tokens(self) -> int | None:
@@ -123,23 +135,27 @@ class Service:
     @property
     def policies(self) -> Sequence[Policy]:
         """The caller's policies, the model's own limit behind them."""
+        self._follow_limit()
+        return self._policies
+
+    def _follow_limit(self) -> None:
         limit = self.context_limit_tokens
         if limit != self._limit_tokens:
             self._limit_tokens, self._policies = limit, capped(self.caller.may.policies, limit)
+            self._sized = sized(self._policies)
             self._quiet_up_to = NOTHING_QUIET
-        return self._policies
 
     def quiet(self, size: Size, idle_seconds: float) -> bool:
-        """Whether no policy could do anything about a conversation of this size that has rested for so long.
+        """Whether no policy with a threshold could do anything about a conversation of this size and rest.
 
         What is quiet stays quiet in a smaller conversation, so the last quiet size answers for nearly all calls.
         """
-        policies = self.policies
+        self._follow_limit()
         asked, quiet = (*size, idle_seconds), self._quiet_up_to
         if all(map(le, asked, quiet)):
             return True
         total, largest, messages, reply = size
-        if may_act(policies, total, largest, messages, idle_seconds=idle_seconds, reply_size=reply):
+        if may_act(self._sized, total, largest, messages, idle_seconds=idle_seconds, reply_size=reply):
             return False
         if all(map(ge, asked, quiet)):
             self._quiet_up_to = asked
@@ -207,6 +223,11 @@ class Service:
             max(charge.gpu_microseconds for charge in charges),
             max(charge.money_nanos for charge in charges),
         )
+
+
+def sized(policies: Sequence[Policy]) -> Sequence[Policy]:
+    """Those that have a threshold; what `strip` and `repair` look for may be of any size."""
+    return [policy for policy in policies if not isinstance(policy, Strip | Repair | Pin)]
 
 
 def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Policy]:

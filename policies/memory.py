@@ -60,6 +60,11 @@ class InForce:
     cleared: Cut | None = None
     standing: str = ""
 
+    @property
+    def counts(self) -> bool:
+        """Whether there are edits whose tokens matter: more than rules in force."""
+        return bool(self.trims) or self.cut is not None or self.cleared is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -68,6 +73,11 @@ class Memory:
     enforced: InForce = InForce()
     shadow: InForce = InForce()
     version: int = VERSION
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are edits whose tokens matter, in either lane."""
+        return self.enforced.counts or self.shadow.counts
 
     def dumps(self) -> bytes:
         """As JSON, for the session's record."""

@@ -22,6 +22,7 @@ from policies.memory import EMPTY, InForce, Memory
 from policies.outcome import edits, in_force
 from policies.policy import Policy
 from policies.pricing import Pricing, best_start
+from policies.repair import Repair
 from policies.replay import replayed
 from policies.standing import Standing, dumps, framed, loads
 from policies.trim_search import Count
@@ -61,6 +62,7 @@ class _State:
     idle_seconds: float
     pricing: Pricing | None
     reply_tokens: int | None
+    automatic: Repair | None
 
 
 def plan(
@@ -74,16 +76,18 @@ def plan(
     idle_seconds: float = 0.0,
     pricing: Pricing | None = None,
     reply_tokens: int | None = None,
+    automatic: Repair | None = None,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
 
     `count` gives the tokens of a text. The first `known_messages` have been sent before, edited or not: they change
     only in a step. With `cold` the engine holds none of the prompt, so everything is decided anew. The session was last
     used `idle_seconds` ago; `reply_tokens` were asked for (`max_tokens`; None: no bound). With `pricing` (economic) a
-    step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide.
+    step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide. `automatic` is
+    what must be repaired in any case, whatever is remembered.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
-    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens)
+    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
     draft, standing = _draft(conversation, enforced, before.enforced, state)
     refusal = _refusal(enforced, draft.total_tokens, reply_tokens)
@@ -156,6 +160,8 @@ def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int
 def _draft(conversation: Conversation, policies: Sequence[Policy], before: InForce, state: _State) -> tuple[Draft, str]:
     """The draft that the policies leave, and the standing ones as they are remembered."""
     standing, remembered = _standing(policies, before)
+    if state.automatic is not None:
+        standing = (*standing, state.automatic)
     draft = replayed(framed(conversation, standing), before, state.known, state.cold)
     limit = _limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):

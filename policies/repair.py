@@ -6,9 +6,9 @@ adds is taken high.
 """
 
 from collections.abc import Container, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from policies.arguments import mended
 from policies.conversation import INSTRUCTIONS, Conversation, Role
@@ -21,23 +21,39 @@ ANSWER_TOKENS = 40
 """What an added answer costs with its template, taken high."""
 
 
+Part = Literal["calls", "arguments", "characters"]
+"""Dangling calls and answers to no call; arguments that are no JSON object; lone surrogates."""
+
+
 class Repair(BaseModel):
-    """Answer dangling calls with an error, drop answers to no call, wrap broken arguments, replace lone surrogates."""
+    """Answer dangling calls with an error, drop answers to no call, wrap broken arguments, replace lone surrogates.
+
+    `parts` says which of it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["repair"] = "repair"
     mode: Literal["enforce", "shadow"] = "enforce"
+    parts: Annotated[tuple[Part, ...], Field(min_length=1)] = ("calls", "arguments", "characters")
 
     def mended(self, conversation: Conversation, untouched: frozenset[int], mends: Mends) -> Mends:
         """`mends` with the repairs of what none is to touch left out; adding an answer touches no message."""
-        texts = {edit.at: edit for edit in _texts(conversation, untouched)} | dict(mends.texts)
+        texts, orphans = dict(mends.texts), mends.orphans
+        if "characters" in self.parts:
+            texts = {edit.at: edit for edit in _texts(conversation, untouched)} | texts
         calls: dict[int, tuple[ReplaceArguments | InsertAnswer, ...]] = dict(mends.calls)
-        found: list[ReplaceArguments | InsertAnswer] = [*_arguments(conversation, untouched), *_answers(conversation)]
+        found: list[ReplaceArguments | InsertAnswer] = []
+        if "arguments" in self.parts:
+            found += _arguments(conversation, untouched)
+        if "calls" in self.parts:
+            found += _answers(conversation)
         for edit in found:
             calls[edit.at] = (*calls.get(edit.at, ()), edit)
-        answered = {edit.at for edit in found if isinstance(edit, InsertAnswer)}
-        return Mends(texts, calls, mends.orphans | (_orphans(conversation, answered) - untouched))
+        if "calls" in self.parts:
+            answered = {edit.at for edit in found if isinstance(edit, InsertAnswer)}
+            orphans = orphans | (_orphans(conversation, answered) - untouched)
+        return Mends(texts, calls, orphans)
 
 
 def _texts(conversation: Conversation, untouched: Container[int]) -> Iterator[ReplaceText]:

@@ -50,6 +50,7 @@ def framed(conversation: Conversation, policies: Sequence[Standing]) -> Frame:
     for policy in policies:
         if isinstance(policy, Strip):
             mends = policy.mended(conversation, untouched, mends)
-    if (repair := next((policy for policy in policies if isinstance(policy, Repair)), None)) is not None:
-        mends = repair.mended(conversation, untouched, mends)
+    parts = tuple(dict.fromkeys(part for policy in policies if isinstance(policy, Repair) for part in policy.parts))
+    if parts:
+        mends = Repair(parts=parts).mended(conversation, untouched, mends)
     return Frame(conversation, untouched, mends)

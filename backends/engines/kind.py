@@ -38,7 +38,8 @@ class Engine:
     """One kind. The texts are parts of error messages, in lower case.
 
     `overflow_marks` are values of an error's type, code or param that mean the prompt is too long. `faults` are
-    statuses below 500 that nevertheless are the engine's own failure.
+    statuses below 500 that nevertheless are the engine's own failure. Without `takes_broken_arguments` a
+    conversation is refused for ever once a call in it has arguments that are no JSON object.
     """
 
     kind: EngineKind
@@ -48,3 +49,4 @@ class Engine:
     overflow_texts: tuple[str, ...] = ()
     overflow_marks: frozenset[str] = frozenset()
     faults: frozenset[int] = frozenset()
+    takes_broken_arguments: bool = True

@@ -31,4 +31,6 @@ VLLM: Final = Engine(
     ),
     overflow_texts=("maximum context length", "maximum model length"),
     overflow_marks=frozenset({"input_tokens", "input_text"}),
+    # vllm-project/vllm issue 47761; later versions than pull request 48922 may take them.
+    takes_broken_arguments=False,
 )

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS
+from gateway.dialects.characters import has_encoded, sound
 from gateway.dialects.fields import top_level
 from gateway.errors import InvalidRequest
 from gateway.identity import NO_HINTS, SessionHints
@@ -68,8 +69,24 @@ _SPELLED_OUT = re.compile(rb"\\u00[4-7]")
 """A letter of ASCII written as an escape. No encoder does that; whoever does may be hiding a name."""
 
 
-def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
-    """Raises `InvalidRequest`, naming the field and what was expected there."""
+def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> tuple[Body, bytes, int]:
+    """What was read, the body it was read from, and in how many places that was mended (lone surrogates).
+
+    Raises `InvalidRequest`, naming the field and what was expected there.
+    """
+    if has_encoded(body):
+        body, mended = sound(body)
+        return _read(decoder, body), body, mended
+    try:
+        return _read(decoder, body), body, 0
+    except InvalidRequest:
+        whole, mended = sound(body)
+        if not mended:
+            raise
+        return _read(decoder, whole), whole, mended
+
+
+def _read(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:

@@ -58,7 +58,7 @@ class OpenAIChat(OpenAIDialect):
     empty_choice: Mapping[str, object] = MappingProxyType({"delta": {}})
 
     def parse(self, body: bytes) -> Call:
-        chat = parsed(_DECODER, body)
+        chat, body, mended = parsed(_DECODER, body)
         if not chat.messages:
             raise InvalidRequest("`messages` must hold at least one message.", param="messages")
         messages = tuple([bytes(message) for message in chat.messages])
@@ -68,6 +68,7 @@ class OpenAIChat(OpenAIDialect):
         return Call(
             dialect=self,
             body=body,
+            mended=mended,
             model=chat.model,
             stream=bool(chat.stream),
             wants_usage=wants_usage(chat),

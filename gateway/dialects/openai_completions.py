@@ -37,7 +37,7 @@ class OpenAICompletions(OpenAIDialect):
     engine_path = b"/v1/completions"
 
     def parse(self, body: bytes) -> Call:
-        completion = parsed(_DECODER, body)
+        completion, body, mended = parsed(_DECODER, body)
         prompt = bytes(completion.prompt)
         prompts = prompts_of(prompt)
         longest = max(prompts, key=len)
@@ -45,6 +45,7 @@ class OpenAICompletions(OpenAIDialect):
         return Call(
             dialect=self,
             body=body,
+            mended=mended,
             model=completion.model,
             stream=bool(completion.stream),
             wants_usage=wants_usage(completion),

@@ -26,7 +26,7 @@ class OpenAIEmbeddings(OpenAIDialect):
     engine_path = b"/v1/embeddings"
 
     def parse(self, body: bytes) -> Call:
-        embedding = parsed(_DECODER, body)
+        embedding, body, mended = parsed(_DECODER, body)
         field = bytes(embedding.input)
         prompts = prompts_of(field)
         longest = max(prompts, key=len)
@@ -34,6 +34,7 @@ class OpenAIEmbeddings(OpenAIDialect):
         return Call(
             dialect=self,
             body=body,
+            mended=mended,
             model=embedding.model,
             content_bytes=len(field),
             prompt_bytes=len(longest),

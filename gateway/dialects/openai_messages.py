@@ -24,7 +24,7 @@ def neutral(raws: Sequence[bytes], digests: Sequence[bytes]) -> tuple[Message, .
     messages = []
     for raw, digest in zip(raws, digests, strict=True):
         wire = decoded(raw)
-        calls = _calls(wire)
+        calls = calls_of(wire)
         names.update((call.id.strip(), call.name) for call in calls)
         messages.append(_message(wire, digest, calls, names))
     return tuple(messages)
@@ -90,7 +90,8 @@ def _thinking(value: object) -> str:
     return _text(value) or ""
 
 
-def _calls(wire: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+def calls_of(wire: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The calls that an assistant message makes."""
     listed = wire.get("tool_calls")
     if not isinstance(listed, list):
         return ()

@@ -207,3 +207,48 @@ async def test_a_reply_is_clamped_to_what_the_prompt_leaves(valkey: EmbeddedServ
     clamped, free = (json.loads(request.body)["max_tokens"] for request in up.requests)
     assert clamped == 2_000 - prompt
     assert free == 50
+
+
+async def test_half_a_character_never_leaves_and_is_reported(house: House, up: Upstream) -> None:
+    """claude-code 56064: an error text cut inside an emoji was a 400 for ever."""
+    half = rb'{"role": "user", "content": "cut \ud83d"}'
+    answer = await asked(house, [wire("system", "Be brief."), half], user=None)
+    assert answer.headers["x-kvgate-context"].endswith("edits=1")
+    sent = up.requests[0].body
+    assert messages_of(sent)[0] == wire("system", "Be brief.")
+    assert json.loads(sent.decode())["messages"][1]["content"] == "cut \ufffd"
+
+
+async def test_half_a_character_among_edits_never_leaves_either(valkey: EmbeddedServer, up: Upstream) -> None:
+    def change(data: dict[str, Any]) -> None:
+        data["tiers"]["standard"]["policies"] = [{"kind": "repair"}]
+
+    half = b'{"role": "user", "content": "\xed\xa0\xbd"}'
+    dangling = wire("assistant", None, tool_calls=[{"id": "c", "type": "function", "function": {"name": "f"}}])
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        await asked(running, [half, dangling, wire("user", "More")])
+    sent = json.loads(up.requests[0].body.decode())["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
+    assert sent[0]["content"] == "\ufffd"
+
+
+@pytest.mark.parametrize("tolerant", [False, True])
+async def test_broken_arguments_are_mended_for_engines_that_choke_on_them(
+    valkey: EmbeddedServer, up: Upstream, *, tolerant: bool
+) -> None:
+    """vllm PR 48922: one call cut off in the history, and the engine refuses the conversation for ever."""
+
+    def change(data: dict[str, Any]) -> None:
+        data["pools"]["any"]["features"] = {"broken_arguments": tolerant}
+
+    function = {"name": "read_file", "arguments": '{"path": '}
+    cut = wire("assistant", None, tool_calls=[{"id": "c1", "type": "function", "function": function}])
+    talk = [wire("user", "Read."), cut, result(1, "no such file"), wire("user", "Again.")]
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        for _ in range(2):
+            answer = await asked(running, talk)
+            assert answer.headers["x-kvgate-context"].endswith(f"edits={int(not tolerant)}")
+    first, second = (messages_of(request.body) for request in up.requests)
+    assert first == second and first[0] == talk[0]
+    arguments = json.loads(first[1])["tool_calls"][0]["function"]["arguments"]
+    assert arguments == ('{"path": ' if tolerant else '{"kvgate_invalid_arguments": "{\\"path\\": "}')

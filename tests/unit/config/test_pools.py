@@ -45,11 +45,19 @@ def test_a_url_that_cannot_be_read(url: str) -> None:
 
 def test_features_are_the_usual_ones_of_the_kind_unless_declared() -> None:
     assert config().pools["main"].features == Features(
-        priority=False, prompt_tokens_details=False, cache_salt=True, usage_in_stream=True
+        priority=False,
+        prompt_tokens_details=False,
+        cache_salt=True,
+        usage_in_stream=True,
+        broken_arguments=False,
     )
     declared = config(("pools/main/engine", "tgi"), ("pools/main/features", {"prompt_tokens_details": True}))
     assert declared.pools["main"].features == Features(
-        priority=False, prompt_tokens_details=True, cache_salt=False, usage_in_stream=True
+        priority=False,
+        prompt_tokens_details=True,
+        cache_salt=False,
+        usage_in_stream=True,
+        broken_arguments=True,
     )
 
 

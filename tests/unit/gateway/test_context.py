@@ -71,6 +71,20 @@ async def test_far_from_every_threshold_nothing_is_counted() -> None:
     assert (count.texts, plan.counted, plan.edits) == (0, False, ())
 
 
+async def test_what_has_no_threshold_is_done_without_counting_too() -> None:
+    """Turn after turn, with rules in force that the session remembers."""
+    count = Words()
+    at = service(count, {"kind": "strip"}, {"kind": "repair"}, TRIM, CAP)
+    messages = [{"role": "system", "content": "Current time: 10:00:01\nBe brief."}, {"role": "user", "content": "Hi"}]
+    call = chat(json.dumps({"model": "demo", "messages": messages}).encode())
+    first = await planned(call, at)
+    known = Known(digests.of_messages(call.messages), len(call.messages), first.memory)
+    again = await Context(Metrics(), lambda _: 1.0).plan(call, at, known)
+    assert [edit.policy for edit in first.edits] == ["strip"]
+    assert (again.edits, again.memory, count.texts, again.counted) == (first.edits, first.memory, 0, False)
+    assert first.sent_tokens < first.original_tokens
+
+
 async def test_without_policies_and_limits_nothing_is_ever_counted() -> None:
     count = Words()
     plan = await planned(conversation("word " * 50_000), service(count))

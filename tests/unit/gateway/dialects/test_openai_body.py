@@ -98,7 +98,6 @@ def test_a_missing_field_is_named(sent: bytes, missing: str) -> None:
         b'{"messages":[{}]}',
         b"\xff",
         b'{"model":"\xff","messages":[{}]}',
-        b'{"model":"\\ud800","messages":[{}]}',
         b"[" * 100_000,
         b'{"model":"m","messages":[{}],"x":' + b"[" * 100_000,
         b'{"model":"m","messages":[{}]} and more',
