@@ -47,6 +47,10 @@ class Config(Section):
         """What holds for a tenant of this configuration."""
         return self._effective[tenant.name]
 
+    def resolved(self, tenant: Tenant) -> Effective:
+        """What holds for a tenant that may come from elsewhere; its tier and its organisation are of this file."""
+        return resolve(tenant, self.tier_of(tenant), self._allowed(tenant), self._shared(tenant))
+
     @cached_property
     def _models_by_name(self) -> dict[str, Model]:
         aliases = {alias: model for model in self.models.values() for alias in model.aliases}
@@ -61,10 +65,7 @@ class Config(Section):
 
     @cached_property
     def _effective(self) -> dict[str, Effective]:
-        return {
-            tenant.name: resolve(tenant, self.tier_of(tenant), self._allowed(tenant), self._shared(tenant))
-            for tenant in self.tenants.values()
-        }
+        return {tenant.name: self.resolved(tenant) for tenant in self.tenants.values()}
 
     def _shared(self, tenant: Tenant) -> Budgets:
         """The budgets of the tenant's organisation."""

@@ -37,6 +37,9 @@ class Settings(BaseSettings):
     secret: SecretStr | None = Field(default=None, description="Salts of digests; at least 16 characters.")
     store_keys: SecretStr | None = Field(default=None, description="id:base64,... : text in the store is sealed.")
     body_limit_bytes: Annotated[Size, Field(gt=0)] = 32 * 1024 * 1024
+    tenants_trust_seconds: Annotated[
+        Duration, Field(gt=0, description="How long what is known of the store's tenants holds while it is away.")
+    ] = 3600.0
     workers: Annotated[int, Field(ge=1, le=256, description="Processes that share the port.")] = 1
     admin_socket: Path | None = Field(default=None, description="Where a worker tells its supervisor how it is.")
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -53,9 +53,9 @@ class MaxTokens(Section):
     limit: Positive | None = None
 
 
-def _amount(value: object, info: ValidationInfo) -> int:
-    """Parts of the dimension, out of what people write for it."""
-    match info.data.get("dimension"):
+def amount_of(value: object, dimension: object) -> int:
+    """Parts of the dimension, out of what people write for it. Raises `ValueError`."""
+    match dimension:
         case "kv_read_bytes" | "kv_byte_seconds":
             return parse_size(value)
         case "gpu_seconds":
@@ -64,6 +64,10 @@ def _amount(value: object, info: ValidationInfo) -> int:
             return parse_money(value)
         case _:
             return parse_count(value)
+
+
+def _amount(value: object, info: ValidationInfo) -> int:
+    return amount_of(value, info.data.get("dimension"))
 
 
 Amount = Annotated[int, BeforeValidator(_amount), Field(gt=0), WithJsonSchema(AMOUNT_SCHEMA)]

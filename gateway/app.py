@@ -6,7 +6,7 @@ state of its own. The tenants' port opens last and closes first.
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,12 +26,14 @@ from gateway.measure import Measure
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.pools import ServedPool
+from gateway.roster import Following, Roster
 from gateway.routes import Routes
 from gateway.secret import secret_of
 from gateway.server import Server
 from gateway.snapshot import Snapshot
 from gateway.store import Store, StoreSettings, StoreUnavailable
 from gateway.tasks import Tasks
+from gateway.tenant_book import TenantBook
 from gateway.vault import Vault, vault_of
 
 
@@ -71,6 +73,10 @@ class Gateway:
         """Put a checked configuration into force; open calls end under the one they began with."""
         self.snapshot = await self.configuring.snapshot(config, self.snapshot)
 
+    def renew(self, tenants: Sequence[str]) -> None:
+        """Take up what the store says of these tenants by now."""
+        self.snapshot.renew(tenants)
+
     async def close_pools(self) -> None:
         for pool in self.snapshot.pools.values():
             await pool.close()
@@ -88,7 +94,10 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         background = Tasks(task_failed(metrics))
         ends.push_async_callback(background.close)
         store = await opened_store(settings, background, ends)
-        configuring = Configuring(secret_of(settings), metrics, background, settings.workers)
+        secret, roster = secret_of(settings), Roster(settings.tenants_trust_seconds)
+        following = Following(TenantBook(store), roster, secret)
+        await following.look()
+        configuring = Configuring(secret, metrics, background, settings.workers, roster)
         gateway = Gateway(metrics, store, configuring, await first_snapshot(configuring, config), background, vault)
         ends.push_async_callback(gateway.close_pools)
         forecast = Forecast()
@@ -96,6 +105,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         server = front(gateway, settings, forecast)
         ends.callback(server.close)
         readings.register(metrics, store, gateway.pools, server)
+        readings.register_roster(metrics, roster)
         admin = Admin(metrics, gateway.why_not_ready)
         ends.push_async_callback(admin.close)
         if settings.admin_socket is not None:
@@ -104,6 +114,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
             gateway.admin_port = await listening(
                 admin.start, settings.admin_host, settings.admin_port, "KVGATE_ADMIN_PORT"
             )
+        background.start(following.follow(gateway.renew), name="tenants")
         sweeping.start(server, gateway.pools, background)
         background.start(forecast.replies.keep_exchanging(store), name="replies")
         listen = partial(server.listen, shared=settings.admin_socket is not None)

@@ -18,6 +18,7 @@ from gateway.counting import Counter
 from gateway.dispatch import Dispatch
 from gateway.metrics import Metrics
 from gateway.pools import ServedPool
+from gateway.roster import Roster
 from gateway.snapshot import Snapshot
 from gateway.tasks import Tasks
 from gateway.tenants import Tenants
@@ -29,11 +30,14 @@ RETIRE_SECONDS: Final = 0.5
 class Configuring:
     """Makes snapshots. `secret` is the deployment's; `background` outlives every one of them.
 
-    Each of `workers` like this one has its share of a replica's slots.
+    Each of `workers` like this one has its share of a replica's slots. `roster`: what the store knows of tenants.
     """
 
-    def __init__(self, secret: bytes, metrics: Metrics, background: Tasks, workers: int = 1) -> None:
+    def __init__(
+        self, secret: bytes, metrics: Metrics, background: Tasks, workers: int = 1, roster: Roster | None = None
+    ) -> None:
         self._workers = workers
+        self._roster = roster
         self._secret = secret
         self._metrics = metrics
         self._background = background
@@ -44,7 +48,7 @@ class Configuring:
         pools = self._pools(config, previous)
         made = Snapshot(
             config,
-            Tenants(config, self._secret),
+            Tenants(config, self._secret, self._roster),
             pools,
             counters,
             Dispatch(config.routing, self._metrics, monotonic),

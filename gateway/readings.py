@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.metrics import Labels, Metrics
 from gateway.pools import ServedPool
+from gateway.roster import Roster
 from gateway.server import Server
 from gateway.store import Store, StoreCounters
 
@@ -34,6 +35,14 @@ def register(metrics: Metrics, store: Store, pools: Pools, server: Server) -> No
         "kvgate_replica_work_seconds", "Predicted work at a replica.", ("pool", "replica"), lambda: _work(pools())
     )
     metrics.reading("kvgate_waiting", "Calls that wait for a replica.", ("pool",), lambda: _waiting(pools()))
+
+
+def register_roster(metrics: Metrics, roster: Roster) -> None:
+    """Add the readings of what is known of the store's tenants."""
+    metrics.reading("kvgate_store_tenants", "Tenants of the store.", (), lambda: [((), len(roster.records))])
+    metrics.reading(
+        "kvgate_store_tenants_age_seconds", "Time since the store told of them.", (), lambda: [((), roster.age_seconds)]
+    )
 
 
 def _counter(counters: StoreCounters, name: str) -> Values:

@@ -3,7 +3,7 @@
 Rule: swapped as a whole; a request keeps the one it began with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from config.effective import softened
@@ -47,9 +47,16 @@ class Snapshot:
         Raises `ModelNotFound`, the same whether the model is unknown or not open to the caller.
         """
         service = self._services.get((caller.tenant, caller.key, name))
-        if service is None:
+        if service is None or service.caller is not caller:  # what the caller may has changed meanwhile
             service = self._services[caller.tenant, caller.key, name] = self._made(caller, name)
         return service
+
+    def renew(self, tenants: Sequence[str]) -> None:
+        """Take up what the store says of these tenants by now."""
+        self.tenants.renew(tenants)
+        changed = frozenset(tenants)
+        for key in [key for key in self._services if key[0] in changed]:
+            del self._services[key]
 
     def names(self, caller: Caller) -> list[str]:
         """Every name and alias under which the caller may use a model."""

@@ -36,22 +36,25 @@ class Statements:
         known = self._told.get((caller.tenant, caller.key))
         if known is not None and self._clock() - known[0] < FRESH_SECONDS:
             return known[1]
-        body = msgspec.json.encode({"object": "list", "data": [line(each) for each in await self._accounts(caller)]})
+        try:
+            found = await accounts(self._store, caller)
+        except StoreError:
+            raise StoreDown("The budgets cannot be read now.", headers=RETRY) from None
+        body = msgspec.json.encode({"object": "list", "data": [line(each) for each in found]})
         self._told[caller.tenant, caller.key] = self._clock(), body
         return body
 
-    async def _accounts(self, caller: Caller) -> tuple[Account, ...]:
-        scope = Scope(caller.tenant, (), organisation=caller.may.organisation)
-        for owner, limits in levels(caller):
-            scope = scope.joined_by(limits, owner)
-        found: tuple[Account, ...] | Misdated = Misdated(wall()) if scope.limits else ()
-        while isinstance(found, Misdated):
-            step = stating(scope, found.now_seconds)
-            try:
-                found = step.read(await self._store.run(step.script, step.keys, step.args))
-            except StoreError:
-                raise StoreDown("The budgets cannot be read now.", headers=RETRY) from None
-        return found
+
+async def accounts(store: Store, caller: Caller) -> tuple[Account, ...]:
+    """How every limit above the session stands. Raises `StoreError`."""
+    scope = Scope(caller.tenant, (), organisation=caller.may.organisation)
+    for owner, limits in levels(caller):
+        scope = scope.joined_by(limits, owner)
+    found: tuple[Account, ...] | Misdated = Misdated(wall()) if scope.limits else ()
+    while isinstance(found, Misdated):
+        step = stating(scope, found.now_seconds)
+        found = step.read(await store.run(step.script, step.keys, step.args))
+    return found
 
 
 def line(account: Account) -> dict[str, object]:

@@ -1,12 +1,14 @@
 """Who calls: a key to its tenant, by digest.
 
-Rule: exactly one credential, looked up by its whole SHA-256; an answer never repeats anything of a key. Which header
-carried it makes no difference, two of them are refused rather than guessed between.
+Rule: exactly one credential, looked up by its whole digest, in memory only; an answer never repeats anything of a key.
+Which header carried it makes no difference, two of them are refused rather than guessed between. What the store says of
+tenants is worked out when a key is first used, and again when it changes or its time is over.
 """
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,13 +17,23 @@ import msgspec
 from budgets.limit import Limit
 from config.effective import Effective
 from config.model import Config
-from gateway.errors import NotAuthenticated
+from config.tenants import Tenant
+from gateway.admission import FOREVER, NOTHING, Joined, Unusable, as_in_file, ends, ignored, joined, standing
+from gateway.clock import wall
+from gateway.errors import NotAuthenticated, StoreDown
+from gateway.keys import PREFIX, digest_of
+from gateway.logs import log
+from gateway.roster import Roster
+from gateway.tenant_record import StoredTenant
 
 CREDENTIAL_HEADERS: Final = (b"authorization", b"x-api-key", b"api-key")
 MAX_KEY_BYTES: Final = 512
+RETRY: Final = ((b"retry-after", b"1"),)
 
+_MADE_BY_US: Final = PREFIX.encode()
 _MISSING: Final = "No API key was given. Send it as `Authorization: Bearer KEY`."
 _UNKNOWN: Final = "The API key is not valid here."
+_UNTOLD: Final = "The API key cannot be checked now."
 _TWICE: Final = "More than one API key was given; send exactly one."
 
 
@@ -39,29 +51,127 @@ class Caller:
         return self.may.tenant
 
 
-class Tenants:
-    """All keys of one configuration. `secret` makes the cache salts: the same for every gateway of a deployment."""
+class Admission:
+    """A key that the store has a say in: whose it is, and its caller (None: refused) until a moment of wall time."""
 
-    def __init__(self, config: Config, secret: bytes) -> None:
-        self._callers: dict[bytes, Caller] = {}
+    __slots__ = ("caller", "key", "secret_until", "tenant", "until")
+
+    def __init__(self, tenant: str, key: str, secret_until: float = FOREVER) -> None:
+        self.tenant = tenant
+        self.key = key
+        self.secret_until = secret_until
+        self.caller: Caller | None = None
+        self.until = -FOREVER
+
+
+class Tenants:
+    """All keys of one configuration and of the store. `secret` is the same for every gateway of a deployment.
+
+    `roster` None: the file's keys only.
+    """
+
+    def __init__(self, config: Config, secret: bytes, roster: Roster | None = None) -> None:
+        self._config = config
+        self._secret = secret
+        self._roster = roster
+        self._callers: dict[bytes, Caller] = {}  # of the file, whatever the time and the store
+        self._admissions: dict[bytes, Admission] = {}
+        self._digests: dict[str, Sequence[bytes]] = {}  # of each tenant's admissions
+        self._joined: dict[str, Joined | None] = {}
         for tenant in config.tenants.values():
-            salt = msgspec.json.encode(cache_salt(secret, tenant.name))
-            for key in tenant.keys:
-                caller = Caller(key.name, config.effective(tenant), salt, key.budgets)
-                self._callers[bytes.fromhex(key.sha256)] = caller
+            self._callers |= self._of_file(tenant)
+        self.renew(tuple(roster.records) if roster is not None else ())
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
-        """The caller of a request. Raises `NotAuthenticated`."""
+        """The caller of a request. Raises `NotAuthenticated`; `StoreDown` where only the store could tell."""
         given = [(name, headers[name]) for name in CREDENTIAL_HEADERS if name in headers]
         if not given:
             raise NotAuthenticated(_MISSING)
         if len(given) > 1:
             raise NotAuthenticated(_TWICE)
         key = _key_of(*given[0])
-        caller = self._callers.get(hashlib.sha256(key).digest()) if 0 < len(key) <= MAX_KEY_BYTES else None
+        caller = None
+        if 0 < len(key) <= MAX_KEY_BYTES:
+            digest = hashlib.sha256(key).digest()
+            caller = self._callers.get(digest) or self._admitted(key, digest)
         if caller is None:
             raise NotAuthenticated(_UNKNOWN)
         return caller
+
+    def renew(self, names: Sequence[str]) -> None:
+        """Take up what the roster has of these tenants by now."""
+        for name in names:
+            for digest in self._digests.pop(name, ()):
+                self._admissions.pop(digest, None)
+            self._joined.pop(name, None)
+            record, tenant = self._record(name), self._config.tenants.get(name)
+            if tenant is not None:
+                self._callers |= self._of_file(tenant)
+            if record is None:
+                continue
+            if (why := ignored(self._config, record)) is not None:
+                log(logging.WARNING, "a tenant of the store is ignored", tenant=name, why=why)
+                continue
+            admissions = _admissions(record, tenant)
+            for digest in admissions:
+                self._callers.pop(digest, None)
+            self._admissions |= admissions
+            self._digests[name] = tuple(admissions)
+
+    def _of_file(self, tenant: Tenant) -> dict[bytes, Caller]:
+        may, salt = self._config.effective(tenant), self._salt(tenant.name)
+        return {bytes.fromhex(key.sha256): Caller(key.name, may, salt, key.budgets) for key in tenant.keys}
+
+    def _admitted(self, key: bytes, digest: bytes) -> Caller | None:
+        """The caller by what the store says, None if it says no."""
+        roster, admission = self._roster, self._admissions.get(digest)
+        if roster is None:
+            return None
+        if admission is None and key.startswith(_MADE_BY_US):
+            admission = self._admissions.get(digest_of(self._secret, key))
+            if not (roster.current if admission is None else roster.trusted):
+                raise StoreDown(_UNTOLD, headers=RETRY)
+        if admission is None:
+            return None
+        if admission.until <= (now := wall()):
+            self._renew(admission, now)
+        return admission.caller
+
+    def _renew(self, admission: Admission, now: float) -> None:
+        tenant = self._join(admission.tenant)
+        stands = NOTHING if tenant is None else standing(tenant, admission.key, admission.secret_until, now)
+        admission.until, admission.caller = stands.until, None
+        if stands.may is not None:
+            admission.caller = Caller(admission.key, stands.may, self._salt(admission.tenant), stands.budgets)
+
+    def _join(self, name: str) -> Joined | None:
+        """The tenant with what the store adds; worked out once, at its first call."""
+        record = self._record(name)
+        if name not in self._joined and record is not None:
+            try:
+                self._joined[name] = joined(self._config, record)
+            except Unusable as error:
+                log(logging.WARNING, "a tenant of the store cannot be used", tenant=name, why=str(error))
+                self._joined[name] = as_in_file(self._config, record) if name in self._config.tenants else None
+        return self._joined.get(name)
+
+    def _record(self, name: str) -> StoredTenant | None:
+        return None if self._roster is None else self._roster.records.get(name)
+
+    def _salt(self, tenant: str) -> bytes:
+        """As raw JSON."""
+        return msgspec.json.encode(cache_salt(self._secret, tenant))
+
+
+def _admissions(record: StoredTenant, tenant: Tenant | None) -> dict[bytes, Admission]:
+    """By digest: every key of a tenant that the store has a say in."""
+    ours = {
+        bytes.fromhex(secret.digest): Admission(record.name, key.name, min(ends(key.until), ends(secret.until)))
+        for key in record.keys
+        for secret in key.secrets
+    }
+    in_file = () if tenant is None else tenant.keys
+    return ours | {bytes.fromhex(key.sha256): Admission(record.name, key.name) for key in in_file}
 
 
 def _key_of(name: bytes, value: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from budgets.correction import correcting
 from budgets.ledger import Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from gateway import embedded
@@ -11,6 +12,8 @@ from gateway.metrics import Metrics
 from gateway.replies import Replies
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Store
+from gateway.tenant_book import Note, TenantBook
+from gateway.tenant_record import StoredTenant
 from gateway.texts import Place, Text, Texts, counting
 from tests.integration.test_store import connected
 
@@ -52,3 +55,11 @@ async def every_script(store: Store) -> None:
     grant = await reserve(store.run, scope, {"requests": 1})
     assert isinstance(grant, Grant)
     assert await settle(store.run, grant, {"requests": 1})
+    correction = correcting(scope, 0, 0.0)
+    await store.run(correction.script, correction.keys, correction.args)
+    book = TenantBook(store)
+    note = Note("ann", "cli", "tenant created", {})
+    for record in (StoredTenant("one"), None):
+        assert await book.put("one", await book.find("one"), record, note, "mark")
+        assert (await book.news((await book.news("")).last)).changed == {}
+    assert len(await book.changes()) == 2
