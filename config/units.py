@@ -101,6 +101,7 @@ ENDS: Mapping[str, Callable[[object], float]] = {
     "_tokens": parse_count,
     "_params": parse_count,
     "_seconds": parse_duration,
+    "keep_original": parse_duration,
     "_bytes": parse_size,
     "_bytes_per_second": parse_size,
 }

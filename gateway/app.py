@@ -179,8 +179,8 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
 
 def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     """The pipeline behind its routes behind the server."""
-    context = Context(gateway.metrics, forecast.ratio)
     books = Books(gateway.store, gateway.metrics, forecast, gateway.background, gateway.vault)
+    context = Context(gateway.metrics, forecast.ratio, books.originals.hold)
     pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds

@@ -17,7 +17,7 @@ from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
 from budgets.record import Entry, Record, stream_of
 from budgets.script import Step, both
 from budgets.usage import Usage
-from gateway import digests, sessions
+from gateway import artifacts, digests, sessions
 from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
@@ -31,6 +31,7 @@ from gateway.lineage import recognised, role_of, session_id
 from gateway.logs import log
 from gateway.memories import Memories
 from gateway.metrics import Metrics
+from gateway.originals import Original, Originals, checked
 from gateway.passage import Opened, Passage
 from gateway.prices import pricing
 from gateway.service import Service
@@ -39,7 +40,9 @@ from gateway.statements import RETRY, Statements
 from gateway.store import Store, StoreError
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
+from gateway.texts import Place
 from gateway.vault import Vault, VaultError
+from policies.keeping import NOTHING
 from policies.memory import EMPTY
 
 T = TypeVar("T")
@@ -56,10 +59,12 @@ class Books:
         self, store: Store, metrics: Metrics, forecast: Forecast, background: Tasks, vault: Vault | None = None
     ) -> None:
         self._store = store
-        self._memories = Memories(vault or Vault(), self._unopened)
+        vault = vault or Vault()
+        self._memories = Memories(vault, self._unopened)
         self._background = background
         self._sessions = Sessions(store)
         self.statements = Statements(store)
+        self.originals = Originals(store, vault, metrics)
         self._metrics = metrics
         self._forecast = forecast
         self._local = LocalAllowance()
@@ -74,6 +79,8 @@ class Books:
         expected, amounts, ceiling = self._asked(call, service)
         tenant, id = service.caller.tenant, session_id(call, headers, service.key, names) if names else ""
         loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if names else None
+        if loading is not None and service.keep_seconds:
+            loading = checked(loading, service.place, id)
         scope, holds = service.scope_of(id), None
         session, found, lost = await self._opened(loading, scope, amounts, ceiling)
         if session.status == "part":
@@ -93,7 +100,8 @@ class Books:
         memory = self._memories.of(session)
         sent_before = 0 if memory is None else session.known_messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
-        known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices)
+        keeping = service.keeping if session.status != "unread" else NOTHING
+        known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices, id, keeping, session.originals)
         return Opened(session, known, chain, found, expected, lost, holds)
 
     def _asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
@@ -130,12 +138,25 @@ class Books:
     async def forget(self, caller: Caller, id: str) -> None:
         """Delete a session of the caller's tenant. Raises `SessionNotFound` or `StoreDown`."""
         kept = named(id)
+        place, found = Place(caller.tenant, caller.may.organisation), False
         try:
-            found = kept and await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
+            if kept is not None:
+                found = await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
+                found |= await self.originals.forget(place, kept)
         except StoreError:
             raise StoreDown("The sessions cannot be reached now.", headers=RETRY) from None
         if not found:
             raise SessionNotFound("There is no such session.")
+
+    async def original(self, caller: Caller, handle: str) -> Original:
+        """What a handle of the caller's tenant stands for. Raises `ArtifactNotFound` or `StoreDown`."""
+        try:
+            found = await self.originals.read(Place(caller.tenant, caller.may.organisation), handle)
+        except StoreError:
+            raise StoreDown("The artifacts cannot be reached now.", headers=RETRY) from None
+        if found is None:
+            raise artifacts.not_found()
+        return found
 
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""

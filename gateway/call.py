@@ -27,6 +27,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes = b""
     keep_alive: bool = True
     http10: bool = False
+    query: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

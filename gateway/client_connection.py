@@ -166,6 +166,7 @@ class ClientConnection(asyncio.Protocol):
         request = Request(
             method=self._parser.get_method().decode("ascii"),
             path=path_of(self._url),
+            query=query_of(self._url) if b"?" in self._url else "",
             headers=self._headers,
             body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
             keep_alive=self._parser.should_keep_alive(),
@@ -253,4 +254,12 @@ def path_of(url: bytes) -> str:
     try:
         return (httptools.parse_url(url).path or b"").decode("ascii")
     except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        return ""
+
+
+def query_of(url: bytes) -> str:
+    """What stands behind the path of a target; empty for a target that is neither form."""
+    try:
+        return (httptools.parse_url(url).query or b"").decode("ascii", "replace")
+    except httptools.HttpParserInvalidURLError:
         return ""

@@ -1,4 +1,4 @@
-"""Step 4: what the tier's policies make of a conversation.
+"""Steps 4 and 5: what the tier's policies make of a conversation, and that the originals they name are kept.
 
 Rule: nothing is counted that need not be. Far from every threshold the sizes in bytes decide, and what has no threshold
 (`strip`, `repair`) is planned by guessed sizes; else each message is counted once and remembered by digest. What a
@@ -6,8 +6,10 @@ policy decides is checked by the validator before it is sent.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -17,7 +19,8 @@ from gateway.metrics import Metrics
 from gateway.owned import generated_limit
 from gateway.service import Service
 from policies.conversation import Conversation
-from policies.edit import Edit
+from policies.edit import Edit, ReplaceText
+from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, Memory
 from policies.plan import Plan, Pricing, Refuse, plan, reply_size
 from policies.validate import violations
@@ -27,13 +30,16 @@ Mode = Literal["enforce", "shadow"]
 
 class Known(msgspec.Struct, frozen=True):
     """What earlier turns left: digests of this request's messages, how many were sent before, edits in force, and how
-    long the session has rested."""
+    long the session has rested. `there`: its originals in the store, by handle, and seconds left."""
 
     digests: tuple[bytes, ...] = ()
     known_messages: int = 0
     memory: Memory = EMPTY
     idle_seconds: float = 0.0
     pricing: Pricing | None = None
+    session: str = ""
+    keeping: Keeping = NOTHING
+    there: Mapping[str, float] = {}
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -58,12 +64,24 @@ class Planned(msgspec.Struct, frozen=True):
         return round(self.sent_tokens / self.scale) if self.counted else None
 
 
-class Context:
-    """Plans. `ratio(model)` is how many tokens of the model's own there are to one of ours, as learned."""
+class Hold(Protocol):
+    """Keeps originals: which of the handles in `shown` may be shown (see `gateway.originals`)."""
 
-    def __init__(self, metrics: Metrics, ratio: Callable[[str], float]) -> None:
+    def __call__(
+        self, service: Service, session: str, there: Mapping[str, float], shown: Mapping[str, str], /
+    ) -> Awaitable[frozenset[str]]: ...
+
+
+class Context:
+    """Plans. `ratio(model)` is how many tokens of the model's own there are to one of ours, as learned.
+
+    Without `hold` no handle is shown.
+    """
+
+    def __init__(self, metrics: Metrics, ratio: Callable[[str], float], hold: Hold | None = None) -> None:
         self._metrics = metrics
         self._ratio = ratio
+        self._hold = hold
 
     async def plan(self, call: Call, service: Service, known: Known) -> Planned:
         """The edits for a call. Raises `ContextTooLong`."""
@@ -78,7 +96,8 @@ class Context:
         counter = service.counter
         counting = counter.conversation(call, known.digests, scale) if counts else None
         conversation = await counting if counting else counter.guessed(call, known.digests)
-        found = plan(
+        make = partial(
+            plan,
             conversation,
             service.policies,
             known.memory,
@@ -89,6 +108,11 @@ class Context:
             reply_tokens=reply,
             automatic=repair,
         )
+        found = make(keeping=known.keeping if self._hold is not None else NOTHING)
+        if isinstance(found, Plan) and (shown := originals(conversation, found.edits)):
+            held = await self._held(service, known, shown)
+            if held != shown.keys():
+                found = make(keeping=replace(known.keeping, only=held))
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")
             extra = {"limit": found.limit_tokens, "requested": found.tokens}
@@ -111,6 +135,10 @@ class Context:
             mended=call.mended,
         )
 
+    async def _held(self, service: Service, known: Known, shown: Mapping[str, str]) -> frozenset[str]:
+        assert self._hold is not None
+        return await self._hold(service, known.session, known.there, shown)
+
     def _refused(self, service: Service, refusal: Refuse, mode: Mode) -> None:
         self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), refusal.policy, mode)
 
@@ -127,6 +155,12 @@ class Context:
     def _validate(self, conversation: Conversation, edits: Sequence[Edit]) -> None:
         for violation in violations(conversation, edits) if edits else ():
             self._metrics.violations.add(1, violation.rule)
+
+
+def originals(conversation: Conversation, edits: Sequence[Edit]) -> Mapping[str, str]:
+    """The handles that the edits show, each with what it stands for."""
+    named = [edit for edit in edits if isinstance(edit, ReplaceText) and edit.handle]
+    return {edit.handle: conversation.messages[edit.at].text for edit in named}
 
 
 def estimated(call: Call) -> Planned:

@@ -67,6 +67,10 @@ class SessionNotFound(ClientFault):
     """No such session of this tenant, or no more."""
 
 
+class ArtifactNotFound(ClientFault):
+    """No such original of this tenant, or no more."""
+
+
 class RouteNotFound(ClientFault):
     """No such path. Unknown paths are never forwarded."""
 
@@ -165,6 +169,7 @@ ANSWERS: Mapping[type[Fault], Answer] = {
     NotAuthenticated: Answer(401, "invalid_request_error", "invalid_api_key"),
     ModelNotFound: Answer(404, "invalid_request_error", "model_not_found"),
     SessionNotFound: Answer(404, "invalid_request_error", "session_not_found"),
+    ArtifactNotFound: Answer(404, "invalid_request_error", "artifact_not_found"),
     RouteNotFound: Answer(404, "invalid_request_error", "unknown_url"),
     MethodNotAllowed: Answer(405, "invalid_request_error", "method_not_allowed"),
     RateLimited: Answer(429, "tokens", "rate_limit_exceeded"),

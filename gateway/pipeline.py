@@ -7,10 +7,10 @@ byte, and delays no answer.
 
 import asyncio
 
-from gateway import errors, trace
+from gateway import artifacts, errors, trace
 from gateway.books import Books
 from gateway.call import Outcome, Request
-from gateway.clock import Clock
+from gateway.clock import Clock, wall
 from gateway.context import Context, Planned
 from gateway.dialects.base import Dialect
 from gateway.errors import Fault
@@ -76,6 +76,12 @@ class Pipeline:
     async def forget(self, snapshot: Snapshot, request: Request, session: str) -> None:
         """Delete a session of the caller's. Raises `NotAuthenticated`, `SessionNotFound` or `StoreDown`."""
         await self._books.forget(snapshot.tenants.identify(request.headers), session)
+
+    async def artifact(self, snapshot: Snapshot, request: Request, written: str) -> bytes:
+        """An original of the caller's tenant. Raises `NotAuthenticated`, `ArtifactNotFound` or `StoreDown`."""
+        caller = snapshot.tenants.identify(request.headers)
+        handle, parameters = artifacts.handle_of(written), artifacts.asked(request.query)
+        return artifacts.body(handle, await self._books.original(caller, handle), parameters, wall())
 
     async def _through(
         self, snapshot: Snapshot, passage: Passage, opened: Opened, request: Request, responder: Responder

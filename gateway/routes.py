@@ -27,6 +27,7 @@ from gateway.responder import Header, Responder
 from gateway.snapshot import Snapshot
 
 JSON: Final[Header] = (b"content-type", b"application/json")
+NOT_STORED: Final[Header] = (b"cache-control", b"no-store")
 TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
@@ -38,6 +39,7 @@ LATER: Final = frozenset({"/v1/responses", "/v1/messages"})
 MODELS: Final = "/v1/models"
 USAGE: Final = "/v1/usage"
 SESSIONS: Final = "/v1/sessions/"
+ARTIFACTS: Final = "/v1/artifacts/"
 READING: Final = ("GET", "HEAD")
 PROBES: Final = {"/healthz": "ok", "/readyz": "ready"}
 """Also on this port, for load balancers that know no other."""
@@ -78,6 +80,9 @@ class Routes:
                 responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], stated)
             elif path.startswith(SESSIONS) and request.method == "DELETE":
                 await self._forget(request, unquote(path.removeprefix(SESSIONS)), request_id, responder)
+            elif path.startswith(ARTIFACTS) and request.method in READING:
+                told = await self._pipeline.artifact(self._snapshot(), request, path.removeprefix(ARTIFACTS))
+                responder.reply(200, [JSON, NOT_STORED, (b"x-request-id", request_id.encode())], told)
             else:
                 self._look_up(request, path, request_id, responder)
         except Fault as fault:
@@ -108,6 +113,8 @@ class Routes:
             raise errors.RouteNotFound(f"{path} is not served yet; use /v1/chat/completions.")
         if path.startswith(SESSIONS):
             raise errors.MethodNotAllowed("A session takes DELETE only.", headers=((b"allow", b"DELETE"),))
+        if path.startswith(ARTIFACTS):
+            raise errors.MethodNotAllowed("An artifact takes GET only.", headers=((b"allow", b"GET, HEAD"),))
         if path in DIALECTS:
             raise errors.MethodNotAllowed(f"{path} takes POST only.", headers=((b"allow", b"POST"),))
         if probe is None and path not in (MODELS, USAGE) and not path.startswith(f"{MODELS}/"):

@@ -4,6 +4,7 @@ Rule: built when a caller first uses a model under a configuration, and read by 
 changes but the context limit, which the engines may report later.
 """
 
+import hashlib
 from collections.abc import Sequence
 from operator import ge, le
 from typing import TYPE_CHECKING, Final
@@ -24,12 +25,16 @@ from gateway.pools import ServedPool
 from gateway.scoping import bounding, scope_of, session_owner
 from gateway.sessions import SessionLimits
 from gateway.tenants import Caller
+from gateway.texts import Place
 from policies.cap_context import CapContext
+from policies.dedupe_tool_output import DedupeToolOutput
+from policies.keeping import NOTHING, Keeping
 from policies.pin import Pin
 from policies.plan import may_act
 from policies.policy import Policy
 from policies.repair import Repair
 from policies.strip import Strip
+from policies.trim_tool_output import TrimToolOutput
 
 if TYPE_CHECKING:
     from gateway.degrading import Stage
@@ -64,10 +69,13 @@ class Service:
         "counter",
         "first_pool",
         "grows",
+        "keep_seconds",
+        "keeping",
         "key",
         "looks",
         "model",
         "paces",
+        "place",
         "pools",
         "scope",
         "session_limits",
@@ -116,6 +124,9 @@ class Service:
         self.grows = any(limit.hardness == "elastic" and limit.dimension in GROWING for limit in limits)
         self.caps_replies = any(isinstance(p, CapContext) and p.reply != "apart" for p in caller.may.policies)
         self.strip = stripping(caller.may.policies)
+        self.place = Place(caller.tenant, caller.may.organisation)
+        self.keeping = keeping_for(caller)
+        self.keep_seconds = keep_seconds(caller.may.policies)
         self._quiet_up_to: tuple[int, int, int, int, float] = NOTHING_QUIET
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
@@ -228,6 +239,18 @@ class Service:
 def sized(policies: Sequence[Policy]) -> Sequence[Policy]:
     """Those that have a threshold; what `strip` and `repair` look for may be of any size."""
     return [policy for policy in policies if not isinstance(policy, Strip | Repair | Pin)]
+
+
+def keeping_for(caller: Caller) -> Keeping:
+    """Makes handles under a key that, like the salt it comes from, only this tenant's calls have."""
+    return Keeping(hashlib.sha256(b"handles:" + caller.cache_salt).digest()) if caller.cache_salt else NOTHING
+
+
+def keep_seconds(policies: Sequence[Policy]) -> float:
+    """How long originals are kept by the policy that keeps them longest; 0: none does."""
+    keeping = (TrimToolOutput, DedupeToolOutput)
+    found = [p.keep_original_seconds for p in policies if isinstance(p, keeping) and p.mode == "enforce"]
+    return max(found, default=0.0)
 
 
 def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Policy]:

@@ -8,8 +8,8 @@ The keys and their sizes are described in docs/redis.md.
 """
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar, cast
 
@@ -52,7 +52,8 @@ class Session:
     `status`: `known`, the request continues a branch; `fork`, it shares its first `known_messages` with one and then
     parts; `new`, nothing fits; `part`, only the whole conversation can tell; `unread`, the store was not asked or did
     not answer, and nothing may be written. Numbers are of the branch. `memory` holds the edits in force
-    as `policies` wrote them, at `memory_revision`.
+    as `policies` wrote them, at `memory_revision`. `originals`: those of the session that are in the store, by handle,
+    and seconds left; empty where nobody asked.
     """
 
     tenant: str
@@ -71,6 +72,7 @@ class Session:
     memory: bytes = b""
     memory_revision: int = 0
     organisation: str | None = None
+    originals: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ call has superseded changes what was sent, so it waits for a step.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +14,7 @@ from policies.arguments import mended
 from policies.conversation import Message
 from policies.copies import Copy
 from policies.draft import Draft, Due
+from policies.keeping import NOTHING, Keeping, KeepSeconds
 from policies.memory import Form, Trim
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, Tools
@@ -21,17 +23,21 @@ from policies.trimmed_text import render
 
 
 class DedupeToolOutput(BaseModel):
-    """Outputs from `min_tokens` on, of the same tool. `superseded: false` leaves outdated readings alone."""
+    """Outputs from `min_tokens` on, of the same tool. `superseded: false` leaves outdated readings alone.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    With `keep_original_seconds` an outdated one is kept so long after it was last asked for, and the text names it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     kind: Literal["dedupe_tool_output"] = "dedupe_tool_output"
     mode: Literal["enforce", "shadow"] = "enforce"
     min_tokens: Annotated[int, Field(ge=64)] = 200
     tools: Tools = Tools()
     superseded: bool = True
+    keep_original_seconds: KeepSeconds = 0.0
 
-    def revise(self, draft: Draft, count: Count) -> Draft:
+    def revise(self, draft: Draft, count: Count, keeping: Keeping = NOTHING) -> Draft:
         """`draft` with repeats that have just arrived replaced; those sent before, and outdated outputs, wait."""
         repeats = dict(self._repeats(draft))
         arrived = {at: head for at, head in repeats.items() if draft.is_free(at)}
@@ -41,8 +47,9 @@ class DedupeToolOutput(BaseModel):
             Due(_savings(draft, sent), lambda now, start: self._deduped(now, _from(sent, start), count))
         )
         outdated = dict(self._outdated(draft)) if self.superseded else {}
+        kept = keeping if self.keep_original_seconds else NOTHING
         return draft.propose(
-            Due(_savings(draft, outdated), lambda now, start: _outdone(now, _from(outdated, start), count))
+            Due(_savings(draft, outdated), lambda now, start: _outdone(now, _from(outdated, start), count, kept))
         )
 
     def may_act(self, largest_message_bytes: int) -> bool:
@@ -95,15 +102,14 @@ class DedupeToolOutput(BaseModel):
                 yield at, later
 
 
-def _outdone(draft: Draft, outdated: Mapping[int, int], count: Count) -> Draft:
+def _outdone(draft: Draft, outdated: Mapping[int, int], count: Count, keeping: Keeping) -> Draft:
     """With outdated outputs left out: a copy that is not outdated stands in for its head, others go with it."""
     old = [at for at in outdated if draft.keeps(at)]
-    first = {
-        at: pointer for at in old if at not in draft.copies and (pointer := _pointer(draft, at, "superseded", count))
-    }
+    heads = [at for at in old if at not in draft.copies]
+    first = {at: pointer for at in heads if (pointer := _pointer(draft, at, "superseded", count, keeping))}
     done = draft.with_late_trims(first, lambda at: at not in outdated)
     left = [at for at in old if at in done.copies and done.copies[at].head in first]
-    rest = {at: pointer for at in left if (pointer := _pointer(draft, at, "superseded", count))}
+    rest = {at: pointer for at in left if (pointer := _pointer(draft, at, "superseded", count, keeping))}
     return done.with_late_trims(rest, lambda at: False)
 
 
@@ -118,16 +124,16 @@ def _left_by_age(draft: Draft, at: int) -> str:
     return done.text if done is not None and done.trim.late else ""
 
 
-def _pointer(draft: Draft, at: int, form: Form, count: Count) -> Trimmed | None:
+def _pointer(draft: Draft, at: int, form: Form, count: Count, keeping: Keeping = NOTHING) -> Trimmed | None:
     """What stands for the output, if it is shorter than what is sent now; one pointer may stand for another."""
     message: Message = draft.messages[at]
-    trim = Trim(message.digest, form, message.tokens, 0)
+    trim = Trim(message.digest, form, message.tokens, 0, handle=keeping.handle_of(message.text))
     text = render(message.text, trim)
     removed = message.tokens - count(text) - TEMPLATE_TOKENS
     floor = 0 if at in draft.copies else draft.removed_tokens(at)
     if removed <= floor or len(text) >= len(message.text):
         return None
-    return Trimmed(Trim(message.digest, form, message.tokens, removed), text)
+    return Trimmed(replace(trim, removed_tokens=removed), text)
 
 
 def _savings(draft: Draft, found: Mapping[int, int]) -> tuple[tuple[int, int], ...]:

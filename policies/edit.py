@@ -14,13 +14,17 @@ from policies.conversation import Conversation, Message, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class ReplaceText:
-    """Send `text` in place of the text of message `at`, whose digest is `digest`."""
+    """Send `text` in place of the text of message `at`, whose digest is `digest`.
+
+    `handle` is what `text` says the original is kept under; empty where it says nothing of the kind.
+    """
 
     policy: str
     at: int
     digest: bytes
     text: str
     removed_tokens: int
+    handle: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,16 @@ class Number(str):
     __slots__ = ()
 
 
+LOST = "not recoverable"
+"""What became of what is left out, unless it is kept elsewhere."""
+
+
 class Step(NamedTuple):
-    """Items kept of an array and characters kept of a string."""
+    """Items kept of an array and characters kept of a string; `fate` is what is said of the rest."""
 
     items: int
     characters: int
+    fate: str = LOST
 
 
 def _not_json(constant: str) -> NoReturn:
@@ -50,9 +55,9 @@ def parse(text: str) -> Json:
     return value
 
 
-def render(value: Json, level: int) -> str:
+def render(value: Json, level: int, fate: str = LOST) -> str:
     """`value` in its shortest JSON form, cut down to step `level` of the ladder."""
-    return "".join(_pieces(value, LADDER[level], 0))
+    return "".join(_pieces(value, LADDER[level]._replace(fate=fate), 0))
 
 
 def _pieces(value: Json, step: Step, depth: int) -> Iterator[str]:
@@ -60,9 +65,9 @@ def _pieces(value: Json, step: Step, depth: int) -> Iterator[str]:
         case Number():
             yield value
         case str():
-            yield _encoded(_shortened(value, step.characters))
+            yield _encoded(_shortened(value, step))
         case dict() | list() if value and depth >= DEPTH:
-            yield _encoded("[kvgate: a nested part left out, not recoverable]")
+            yield _encoded(f"[kvgate: a nested part left out, {step.fate}]")
         case dict():
             yield from _object(value, step, depth)
         case list():
@@ -82,26 +87,28 @@ def _object(value: dict[str, Json], step: Step, depth: int) -> Iterator[str]:
 
 def _array(value: list[Json], step: Step, depth: int) -> Iterator[str]:
     comma = "["
-    for item in _kept(value, step.items):
+    for item in _kept(value, step):
         yield comma
         yield from _pieces(item, step, depth + 1)
         comma = ","
     yield "]" if value else "[]"
 
 
-def _kept(value: list[Json], items: int) -> Iterator[Json]:
+def _kept(value: list[Json], step: Step) -> Iterator[Json]:
+    items = step.items
     missing = len(value) - items
     if missing < 2:
         yield from value
         return
     head = items - (items + 1) // 3
     yield from value[:head]
-    yield f"[kvgate: {missing} of {len(value)} items left out, not recoverable]"
+    yield f"[kvgate: {missing} of {len(value)} items left out, {step.fate}]"
     yield from value[head + missing :]
 
 
-def _shortened(value: str, characters: int) -> str:
+def _shortened(value: str, step: Step) -> str:
+    characters = step.characters
     if len(value) <= characters + 64:
         return value
     start, stop = boundary(value, 2 * characters // 3), boundary(value, len(value) - characters // 3)
-    return f"{value[:start]}[kvgate: {stop - start} characters left out, not recoverable]{value[stop:]}"
+    return f"{value[:start]}[kvgate: {stop - start} characters left out, {step.fate}]{value[stop:]}"

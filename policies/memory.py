@@ -22,7 +22,7 @@ class Trim:
     `spans` are the character ranges kept of a text (head, lines of the middle, tail; none: all of it, folded); `level`
     is the step of the ladder used for JSON; `of_tokens` and `removed_tokens` are the message's tokens before and what
     the trim saved. The forms `same` and `superseded` keep nothing and point to an earlier or later output. `late`: for
-    its age, so that it says less than a fresh copy would.
+    its age, so that it says less than a fresh copy would. Under `handle` the original is kept; empty for none.
     """
 
     digest: bytes
@@ -32,6 +32,7 @@ class Trim:
     spans: tuple[tuple[int, int], ...] = ()
     level: int = 0
     late: bool = False
+    handle: str = ""
 
     def saved_of(self, tokens: int) -> int:
         """What the trim saves where the message has `tokens`: at least 1, in proportion to what it was."""

@@ -56,7 +56,7 @@ def _texts(draft: Draft) -> Iterator[ReplaceText]:
         if (done := draft.text_of(at)) is None:
             yield mended[at]
         else:
-            yield ReplaceText(done.policy, at, done.trim.digest, done.text, draft.removed_tokens(at))
+            yield ReplaceText(done.policy, at, done.trim.digest, done.text, draft.removed_tokens(at), done.trim.handle)
 
 
 def _clears(draft: Draft) -> Iterator[ClearReasoning]:

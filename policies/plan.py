@@ -18,6 +18,7 @@ from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import Edit
 from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
+from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, InForce, Memory
 from policies.outcome import edits, in_force
 from policies.policy import Policy
@@ -63,6 +64,7 @@ class _State:
     pricing: Pricing | None
     reply_tokens: int | None
     automatic: Repair | None
+    keeping: Keeping
 
 
 def plan(
@@ -77,6 +79,7 @@ def plan(
     pricing: Pricing | None = None,
     reply_tokens: int | None = None,
     automatic: Repair | None = None,
+    keeping: Keeping = NOTHING,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
 
@@ -84,10 +87,11 @@ def plan(
     only in a step. With `cold` the engine holds none of the prompt, so everything is decided anew. The session was last
     used `idle_seconds` ago; `reply_tokens` were asked for (`max_tokens`; None: no bound). With `pricing` (economic) a
     step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide. `automatic` is
-    what must be repaired in any case, whatever is remembered.
+    what must be repaired in any case, whatever is remembered. Originals are named as far as `keeping` allows; without
+    it none is.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
-    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic)
+    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
     draft, standing = _draft(conversation, enforced, before.enforced, state)
     refusal = _refusal(enforced, draft.total_tokens, reply_tokens)
@@ -162,7 +166,7 @@ def _draft(conversation: Conversation, policies: Sequence[Policy], before: InFor
     standing, remembered = _standing(policies, before)
     if state.automatic is not None:
         standing = (*standing, state.automatic)
-    draft = replayed(framed(conversation, standing), before, state.known, state.cold)
+    draft = replayed(framed(conversation, standing), before, state.known, state.cold, state.keeping)
     limit = _limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):
         spoken = _spoken(replace(draft, dues=()), policies, limit, state)
@@ -177,7 +181,7 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
     for policy in policies:
         match policy:
             case TrimToolOutput() | DedupeToolOutput():
-                draft = policy.revise(draft, state.count)
+                draft = policy.revise(draft, state.count, state.keeping)
             case KeepRecentTurns() | KeepRecentTokens():
                 draft = policy.revise(draft, limit, state.pricing)
             case ClearOldReasoning():

@@ -1,20 +1,22 @@
 """The edits in force made again, before any policy speaks.
 
 Rule: to the same bytes, with no counting, whatever the policies say now; what no longer fits this conversation is
-forgotten.
+forgotten, and a handle that may not be shown any more is left out.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from policies.copies import Copy
 from policies.draft import Draft
 from policies.frame import Frame
+from policies.keeping import NOTHING, Keeping
 from policies.memory import Cut, InForce, Trim
 from policies.trimmed import Trimmed
 from policies.trimmed_text import render
 
 
-def replayed(frame: Frame, in_force: InForce, known: int, cold: bool) -> Draft:
+def replayed(frame: Frame, in_force: InForce, known: int, cold: bool, keeping: Keeping = NOTHING) -> Draft:
     """A draft with the edits in force, as far as they concern this conversation."""
     draft = Draft(frame, known, cold)
     if in_force.cut and _holds(frame, in_force.cut):
@@ -23,7 +25,11 @@ def replayed(frame: Frame, in_force: InForce, known: int, cold: bool) -> Draft:
         draft = draft.with_cut(max(allowed, default=0), in_force.cut.policy)
     if in_force.cleared and _holds(frame, in_force.cleared):
         draft = draft.with_cleared(in_force.cleared.at)
-    return _with_trims(draft, in_force.trims) if in_force.trims else draft
+    return _with_trims(draft, [_held(trim, keeping) for trim in in_force.trims]) if in_force.trims else draft
+
+
+def _held(trim: Trim, keeping: Keeping) -> Trim:
+    return trim if not trim.handle or keeping.allows(trim.handle) else replace(trim, handle="")
 
 
 def _holds(frame: Frame, border: Cut) -> bool:

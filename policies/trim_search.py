@@ -12,7 +12,7 @@ from policies.conversation import Message
 from policies.folding import folded
 from policies.memory import Form, Trim
 from policies.text_spans import Span, error_lines, spans
-from policies.trimmed_text import render, whole
+from policies.trimmed_text import render, shorter_json, whole
 
 Count = Callable[[str], int]
 
@@ -36,46 +36,52 @@ class Fit:
     tokens: int
 
 
-def fit(message: Message, budget: int, head_share: float, count: Count) -> Fit | None:
-    """The trim that keeps most of `message` in `budget` tokens, or None where not even the marker fits."""
+def fit(message: Message, budget: int, head_share: float, count: Count, handle: str = "") -> Fit | None:
+    """The trim that keeps most of `message` in `budget` tokens, or None where not even the marker fits.
+
+    `handle` is where the original will be; it is named where something is left out.
+    """
     if message.text.lstrip()[:1] not in ("{", "[", '"'):
-        return _fit_excerpt(message, "text", budget, head_share, count)
+        return _fit_excerpt(message, "text", budget, head_share, count, handle)
     try:
         value = json_ladder.parse(message.text)
     except ValueError:
-        return _fit_excerpt(message, "text", budget, head_share, count)
-    found = _fit_json(message, value, budget, count)
-    return found or _fit_excerpt(message, "wrapped", budget, head_share, count)
+        return _fit_excerpt(message, "text", budget, head_share, count, handle)
+    found = _fit_json(message, value, budget, count, handle)
+    return found or _fit_excerpt(message, "wrapped", budget, head_share, count, handle)
 
 
-def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Count) -> Fit | None:
+def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Count, handle: str) -> Fit | None:
     """The first step of the ladder that fits, by halving (a later step keeps less)."""
     found: Fit | None = None
     low, high = 0, len(json_ladder.LADDER)
     while low < high:
         level = (low + high) // 2
-        text = whole(json_ladder.render(value, level))
+        trim = _trim(message, "json", level=level, handle=handle if level else "")
+        text = whole(shorter_json(value, trim))
         tokens = count(text) if len(text) <= budget * TOKEN_CHARACTERS else budget + 1
         if tokens <= budget:
-            found, high = Fit(_trim(message, "json", level=level), text, tokens), level
+            found, high = Fit(trim, text, tokens), level
         else:
             low = level + 1
     return found
 
 
-def _fit_excerpt(message: Message, form: Form, budget: int, head_share: float, count: Count) -> Fit | None:
+def _fit_excerpt(message: Message, form: Form, budget: int, head_share: float, count: Count, handle: str) -> Fit | None:
     """Head and tail of a text, its repeated lines folded if that makes it shorter."""
     short = folded(message.text) if form == "text" else message.text
     if len(short) + FOLDED_CHARACTERS > len(message.text):
-        return _fit_spans(message, message.text, form, budget, head_share, count)
+        return _fit_spans(message, message.text, form, budget, head_share, count, handle)
     whole_trim = _trim(message, "folded")
     tokens = count(whole(short)) if len(short) <= budget * TOKEN_CHARACTERS else budget + 1
     if tokens <= budget:
         return Fit(whole_trim, whole(short), tokens)
-    return _fit_spans(message, short, "folded", budget, head_share, count)
+    return _fit_spans(message, short, "folded", budget, head_share, count, handle)
 
 
-def _fit_spans(message: Message, text: str, form: Form, budget: int, head_share: float, count: Count) -> Fit | None:
+def _fit_spans(
+    message: Message, text: str, form: Form, budget: int, head_share: float, count: Count, handle: str
+) -> Fit | None:
     """Rooms in characters are tried from the text's mean density on, the best is kept; `text` may be folded."""
     errors = error_lines(text)
     best: Fit | None = None
@@ -83,7 +89,7 @@ def _fit_spans(message: Message, text: str, form: Form, budget: int, head_share:
     room = len(message.text) * budget // message.tokens
     room = room if room < high else high // 2
     for _ in range(TRIES):
-        trim = _trim(message, form, spans=spans(text, room, head_share, errors))
+        trim = _trim(message, form, spans=spans(text, room, head_share, errors), handle=handle)
         rendered = render(message.text, trim)
         tokens = count(rendered)
         if tokens <= budget:
@@ -93,7 +99,7 @@ def _fit_spans(message: Message, text: str, form: Form, budget: int, head_share:
         if high - low < 2 or GOOD_SHARE * budget <= tokens <= budget:
             break
         room = _next_room(room, budget / max(1, tokens), low, high)
-    return best or _fit_marker(message, text, form, budget, count)
+    return best or _fit_marker(message, text, form, budget, count, handle)
 
 
 def _next_room(room: int, ratio: float, low: int, high: int) -> int:
@@ -102,13 +108,13 @@ def _next_room(room: int, ratio: float, low: int, high: int) -> int:
     return scaled if low < scaled < high else (low + high) // 2
 
 
-def _fit_marker(message: Message, text: str, form: Form, budget: int, count: Count) -> Fit | None:
+def _fit_marker(message: Message, text: str, form: Form, budget: int, count: Count, handle: str) -> Fit | None:
     """Nothing but the marker: the last resort for a text whose ends are far denser than its mean."""
-    trim = _trim(message, form, spans=((0, 0), (len(text), len(text))))
+    trim = _trim(message, form, spans=((0, 0), (len(text), len(text))), handle=handle)
     rendered = render(message.text, trim)
     tokens = count(rendered)
     return Fit(trim, rendered, tokens) if tokens <= budget else None
 
 
-def _trim(message: Message, form: Form, *, spans: tuple[Span, ...] = (), level: int = 0) -> Trim:
-    return Trim(message.digest, form, message.tokens, 0, spans, level)
+def _trim(message: Message, form: Form, *, spans: tuple[Span, ...] = (), level: int = 0, handle: str = "") -> Trim:
+    return Trim(message.digest, form, message.tokens, 0, spans, level, handle=handle)

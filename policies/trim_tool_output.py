@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from policies.conversation import Message
 from policies.draft import Draft, Due
+from policies.keeping import NOTHING, Keeping, KeepSeconds
 from policies.trim_search import Count, fit
 from policies.trimmed import Trimmed
 
@@ -41,10 +42,11 @@ class TrimToolOutput(BaseModel):
 
     A message whose trim would remove fewer than `min_removed_tokens` stays as it is. With an age above 0 only outputs
     are cut that have so many turns (`age_turns`), so many groups of a call and its results (`age_groups`), or both
-    behind them, and only in a step. An agent that was given one task stays in one turn, however much it calls.
+    behind them, and only in a step. An agent that was given one task stays in one turn, however much it calls. With
+    `keep_original_seconds` above 0 the original is kept so long after it was last asked for, and the text names it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     kind: Literal["trim_tool_output"] = "trim_tool_output"
     mode: Literal["enforce", "shadow"] = "enforce"
@@ -54,17 +56,19 @@ class TrimToolOutput(BaseModel):
     min_removed_tokens: PositiveInt = 1
     age_turns: NonNegativeInt = 0
     age_groups: NonNegativeInt = 0
+    keep_original_seconds: KeepSeconds = 0.0
 
-    def revise(self, draft: Draft, count: Count) -> Draft:
+    def revise(self, draft: Draft, count: Count, keeping: Keeping = NOTHING) -> Draft:
         """`draft` with the outputs trimmed that have just arrived; those sent before wait for a step."""
         long = [at for at in range(self._border(draft)) if self._is_long(draft, at)]
         arrived = [at for at in long if not self._by_age and draft.is_free(at)]
-        draft = draft.with_trims(self._trims(draft, arrived, count))
+        draft = draft.with_trims(self._trims(draft, arrived, count, keeping))
         sent = [at for at in long if self._by_age or not draft.is_free(at)]
         savings = tuple((at, draft.output_tokens(at) - self.max_tokens) for at in sent)
 
         def make(now: Draft, start: int) -> Draft:
-            return now.with_late_trims(self._trims(now, [at for at in sent if at >= start], count), self._is_young(now))
+            old = [at for at in sent if at >= start]
+            return now.with_late_trims(self._trims(now, old, count, keeping), self._is_young(now))
 
         return draft.propose(Due(savings, make))
 
@@ -97,13 +101,14 @@ class TrimToolOutput(BaseModel):
             return False
         return draft.keeps(at) and at not in draft.frame.untouched and self.tools.cover(message.name or "")
 
-    def _trims(self, draft: Draft, long: Sequence[int], count: Count) -> Mapping[int, Trimmed]:
-        trims = ((at, self._trimmed(draft.messages[at], count)) for at in long if self._is_long(draft, at))
+    def _trims(self, draft: Draft, long: Sequence[int], count: Count, keeping: Keeping) -> Mapping[int, Trimmed]:
+        trims = ((at, self._trimmed(draft.messages[at], count, keeping)) for at in long if self._is_long(draft, at))
         return {at: trimmed for at, trimmed in trims if trimmed is not None}
 
-    def _trimmed(self, message: Message, count: Count) -> Trimmed | None:
+    def _trimmed(self, message: Message, count: Count, keeping: Keeping) -> Trimmed | None:
         budget = self.max_tokens - TEMPLATE_TOKENS
-        found = fit(message, budget, self.head_share, count)
+        handle = keeping.handle_of(message.text) if self.keep_original_seconds else ""
+        found = fit(message, budget, self.head_share, count, handle)
         if found is None:
             return None
         removed = message.tokens - found.tokens - TEMPLATE_TOKENS

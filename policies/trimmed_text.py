@@ -1,7 +1,8 @@
 """A trim carried out: the text that is sent in place of a tool output.
 
 Rule: the same text and the same `Trim` give the same bytes, with no counting; what is missing is said where it is
-missing, in tokens and lines, and that it is lost; JSON stays JSON; a lone surrogate never leaves.
+missing, in tokens and lines, and that it is lost or under which handle it is kept; JSON stays JSON; a lone surrogate
+never leaves.
 """
 
 import json
@@ -11,6 +12,8 @@ from policies.folding import folded
 from policies.memory import Trim
 from policies.text_spans import boundary
 
+ORIGINAL = "kvgate_original"
+KEPT = "kept"
 QUOTED_CHARACTERS = 80
 """Of the output that a pointer points to, enough to recognise it."""
 
@@ -19,7 +22,7 @@ def render(text: str, trim: Trim) -> str:
     """`text` as `trim` says."""
     match trim.form:
         case "json":
-            return whole(json_ladder.render(json_ladder.parse(text), trim.level))
+            return whole(shorter_json(json_ladder.parse(text), trim))
         case "wrapped":
             return json.dumps({"kvgate_incomplete": True, "excerpt": whole(_spliced(text, trim))}, ensure_ascii=False)
         case "folded":
@@ -27,9 +30,28 @@ def render(text: str, trim: Trim) -> str:
         case "same":
             return _note(text, "kvgate_same", f"the same output as an earlier one above, beginning: {_beginning(text)}")
         case "superseded":
-            return _note(text, "kvgate_superseded", "an older output left out; the same call was made again below")
+            note = "an older output left out; the same call was made again below"
+            return _note(text, "kvgate_superseded", f"{note}; {_fate(trim)}" if trim.handle else note)
         case "text":
             return whole(_spliced(text, trim))
+
+
+def _fate(trim: Trim) -> str:
+    return f"kept as {trim.handle}" if trim.handle else json_ladder.LOST
+
+
+def shorter_json(value: json_ladder.Json, trim: Trim) -> str:
+    """With a handle once, behind the rest: there may be many markers."""
+    if isinstance(value, dict) and ORIGINAL not in value and trim.handle:
+        return _with_last(json_ladder.render(value, trim.level, KEPT), f'"{ORIGINAL}":"{trim.handle}"')
+    if isinstance(value, list) and trim.handle:
+        return _with_last(json_ladder.render(value, trim.level, KEPT), f'"[kvgate: {_fate(trim)}]"')
+    return json_ladder.render(value, trim.level, _fate(trim))
+
+
+def _with_last(container: str, entry: str) -> str:
+    comma = "," if len(container) > len("{}") else ""
+    return f"{container[:-1]}{comma}{entry}{container[-1]}"
 
 
 def _note(text: str, key: str, note: str) -> str:
@@ -50,7 +72,7 @@ def _spliced(text: str, trim: Trim) -> str:
         return text
     (_, start), *lines, (stop, _) = trim.spans
     tokens = trim.of_tokens * (stop - start) // max(1, len(text))
-    missing = f"about {tokens} tokens in {text.count(chr(10), start, stop) + 1} lines left out here, not recoverable"
+    missing = f"about {tokens} tokens in {text.count(chr(10), start, stop) + 1} lines left out here, {_fate(trim)}"
     before = "" if text[:start].endswith("\n") or not start else "\n"
     if not lines:
         return f"{text[:start]}{before}[kvgate: {missing}]\n{text[stop:]}"

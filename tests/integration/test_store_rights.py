@@ -6,16 +6,21 @@ from pathlib import Path
 from budgets.correction import correcting
 from budgets.ledger import Grant, Scope, reserve, settle
 from budgets.limit import Limit
-from gateway import embedded
+from gateway import embedded, sessions
+from gateway.counting import Counter
 from gateway.digests import Chain
 from gateway.metrics import Metrics
+from gateway.originals import Originals, checked
 from gateway.replies import Replies
+from gateway.service import Service
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Store
 from gateway.tenant_book import Note, TenantBook
 from gateway.tenant_record import StoredTenant
 from gateway.texts import Place, Text, Texts, counting
+from gateway.vault import Vault
 from tests.integration.test_store import connected
+from tests.unit.gateway.samples import caller, model
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "redis.md"
 
@@ -37,15 +42,24 @@ async def test_an_account_with_the_documented_rights_is_enough(store: Store, val
 
 
 async def every_script(store: Store) -> None:
-    sessions, limits = Sessions(store), SessionLimits(live_sessions=1)
+    kept, limits = Sessions(store), SessionLimits(live_sessions=1)
     for id in ("first", "second"):  # the second takes the place of the first
-        session = await sessions.load("acme", id, Chain([b"a" * 16]))
-        assert await sessions.save(session, Progress(Chain([b"a" * 16])), limits)
+        session = await kept.load("acme", id, Chain([b"a" * 16]))
+        assert await kept.save(session, Progress(Chain([b"a" * 16])), limits)
     for member in "ab":
         step = counting(Place("acme"), [Text(f"o:{member}", 10, 60)], 10)
         await Texts(store, Metrics()).settle(
             Place("acme"), step.read(await store.run(step.script, step.keys, step.args))
         )
+    service = Service(caller(), model(), (), Counter(len))
+    originals = Originals(store, Vault(), Metrics())
+    assert await originals.hold(service, "first", {}, {"kvo_a": "text"}) == {"kvo_a"}
+    assert await originals.hold(service, "first", {"kvo_a": 1.0}, {"kvo_a": "text"}) == {"kvo_a"}
+    assert await originals.read(service.place, "kvo_a")
+    loading = checked(sessions.loading("acme", "first", Chain([b"a" * 16])), service.place, "first")
+    read = loading.read(await store.run(loading.script, loading.keys, loading.args))
+    assert set(read.originals) == {"kvo_a"}
+    assert await originals.forget(service.place, "first")
     for tokens in (5, 6):
         replies = Replies()
         replies.learn(("acme", "m"), tokens)
