@@ -66,6 +66,7 @@ class Denied:
     `used` counts against `limit` (a full bucket); `resets_at` (seconds since 1970) is when nothing will be in use.
     `store_down`: nothing is used up, but this limit lets nothing pass while the ledger cannot be reached. `never`: the
     call alone is more than a strict limit holds. `owner` names whose limit it is; `status` is what a quota answers.
+    `in_use` is how all limits of `standing` stood.
     """
 
     tenant: str
@@ -82,6 +83,9 @@ class Denied:
     kind: Kind = "rate"
     status: int = 429
     never: bool = False
+    standing: Standing | None = None
+    in_use: tuple[int, ...] = ()
+    at_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,8 @@ def _reserved(asked: Grant, standing: Standing, reply: object) -> Grant | Denied
     if refused == _MISDATED:
         return Misdated(now)
     if refused:
-        return _denied(asked, standing.terms[refused - 1], used[refused - 1], wait_us, now)
+        denied = _denied(asked, standing.terms[refused - 1], used[refused - 1], wait_us, now)
+        return replace(denied, standing=standing, in_use=tuple(used), at_seconds=now)
     would_deny = tuple([standing.terms[number - 1].limit.label for number in shadowed])
     return Grant(asked.lease, asked.scope, asked.amounts, would_deny, False, tuple(used), standing, now)
 

@@ -44,6 +44,7 @@ class Effective:
     usage_records: int = 0
     mode: Mode = "enforce"
     soft: tuple[Soft, ...] = ()
+    ietf_headers: bool = False
 
 
 def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Limit, ...] = ()) -> Effective:
@@ -66,6 +67,7 @@ def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Li
         usage_records=tier.usage_records if tenant.usage_records is None else tenant.usage_records,
         mode=mode,
         soft=tier.soft if tenant.soft is None else tenant.soft,
+        ietf_headers=tier.ietf_headers if tenant.ietf_headers is None else tenant.ietf_headers,
     )
 
 

@@ -55,3 +55,4 @@ class Tenant(NamedSection):
     soft: SoftSteps | None = None
     usage_records: UsageRecords | None = None
     priority: Priority | None = None
+    ietf_headers: bool | None = None

@@ -121,3 +121,4 @@ class Tier(NamedSection):
     soft: SoftSteps = ()
     usage_records: UsageRecords = 100_000
     priority: Priority = 0
+    ietf_headers: bool = Field(default=False, description="RateLimit and RateLimit-Policy beside x-ratelimit-*.")

@@ -149,7 +149,8 @@ class Attempt:
         finally:
             if paced is not None:
                 paced.close()
-            delivery.usage, delivery.frames, delivery.first_at = scanner.usage, scanner.frames, relay.first_at
+            delivery.usage, delivery.first_at = scanner.usage, relay.first_at
+            delivery.frames = scanner.frames - scanner.done  # `[DONE]` is no token
         if verdict == "complete":
             delivery.outcome = "ok"
             self._responder.finish()

@@ -94,7 +94,7 @@ class Books:
             if lost is not None:  # a refusal does not wait for a store that is slow
                 self._background.start(self._undone(lost), name="undo a lost grant")
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label, "enforce")
-            raise fault_of(found)
+            raise fault_of(found, ietf=service.caller.may.ietf_headers)
         if found.would_deny or any(map(gt, found.in_use, found.stands.near)):
             self._noted(found)
         memory = self._memories.of(session)

@@ -1,7 +1,7 @@
 """A refusal by the budget as a fault: who limited, what, by how much, and when it would pass.
 
-Rule: times are exact, because the SDKs sleep for whatever they are told. A rate comes back by itself and is worth
-another try; a spent quota is not, so no SDK is told to wait for the end of a month.
+Rule: times are exact, because the SDKs sleep for whatever they are told. A rate that comes back soon is worth another
+try; a spent quota is not, so no SDK is told to wait for the end of a month.
 """
 
 import math
@@ -11,16 +11,26 @@ from typing import Final
 from budgets.ledger import Denied
 from budgets.limit import units
 from gateway.errors import Fault, Headers, QuotaSpent, RateLimited, StoreDown
+from gateway.reports import budget
 
 LONGEST_WAIT_SECONDS: Final = 120
-"""Beyond this no client is told when to come back: some would sleep until then."""
+"""Beyond this no SDK is told to try again: some would sleep until then."""
 LAST_SECONDS: Final = datetime.max.replace(tzinfo=UTC).timestamp() - 1
 RETRY: Final = (b"x-should-retry", b"true")
 NO_RETRY: Final = (b"x-should-retry", b"false")
 
 
-def fault_of(denied: Denied) -> Fault:
-    """The fault for the client; its extra fields stand inside the error object."""
+def fault_of(denied: Denied, *, ietf: bool = False) -> Fault:
+    """The fault for the client; its extra fields stand inside the error object. `ietf`: the IETF's headers too."""
+    fault = _fault(denied)
+    if denied.standing is not None:
+        fault.headers += tuple(budget(denied.standing.terms, denied.in_use, denied.at_seconds, ietf=ietf))
+    if isinstance(fault, RateLimited) and denied.dimension in ("requests", "concurrent_calls"):
+        fault.type = "requests"
+    return fault
+
+
+def _fault(denied: Denied) -> Fault:
     wait = denied.retry_after_seconds
     if denied.store_down:
         message = "The budget cannot be checked now, and this limit lets nothing pass unchecked."
@@ -35,7 +45,8 @@ def fault_of(denied: Denied) -> Fault:
         spent.status = denied.status
         return spent
     message = f"{_said('Rate limit', denied)} Please try again in {wait:.3f}s."
-    headers = (_seconds(wait), (b"retry-after-ms", b"%d" % math.ceil(wait * 1000)), RETRY)
+    again = RETRY if wait <= LONGEST_WAIT_SECONDS else NO_RETRY
+    headers = (_seconds(wait), (b"retry-after-ms", b"%d" % math.ceil(wait * 1000)), again)
     return RateLimited(message, headers=headers, extra=_extra(denied))
 
 

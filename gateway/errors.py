@@ -15,6 +15,7 @@ class Fault(Exception):
 
     retryable = False
     status: int | None = None  # the table's, unless set
+    type: str | None = None  # so too
 
     def __init__(
         self,
@@ -206,5 +207,11 @@ def answer(fault: Fault) -> ErrorReply:
     """The answer to a fault, by the table."""
     row = ANSWERS[type(fault)]
     return ErrorReply(
-        fault.status or row.status, row.type, row.code, fault.message, fault.param, fault.headers, dict(fault.extra)
+        fault.status or row.status,
+        fault.type or row.type,
+        row.code,
+        fault.message,
+        fault.param,
+        fault.headers,
+        dict(fault.extra),
     )

@@ -112,7 +112,9 @@ class Pipeline:
             body=body,
             candidates=order,
             phase=passage.phase,
-            headers=answer_headers(passage.request_id, planned, opened.grant, opened.reached),
+            headers=answer_headers(
+                passage.request_id, planned, opened.grant, opened.reached, ietf=service.caller.may.ietf_headers
+            ),
             request_id=passage.request_id,
             trace=carried,
             extension=passage.extension,

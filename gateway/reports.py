@@ -4,9 +4,11 @@ Rule: on every answer of an engine's route the request id and the context report
 as far as it has words for them.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 from budgets.grant import Grant, remaining
+from budgets.limit import Limit
 from budgets.scope import Terms
 from gateway.context import Planned
 from gateway.degrading import Reached
@@ -17,15 +19,15 @@ KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
 
 
 def answer_headers(
-    request_id: str, planned: Planned, grant: Grant, reached: Reached | None = None
+    request_id: str, planned: Planned, grant: Grant, reached: Reached | None = None, *, ietf: bool = False
 ) -> tuple[Header, ...]:
-    """All headers of ours."""
+    """All headers of ours. `ietf`: the IETF's pair too."""
     about = "" if planned.counted else "~"
     edits = len(planned.edits) + planned.mended
     context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={edits}"
     headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode())]
     if grant.in_use:
-        headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds)
+        headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds, ietf=ietf)
     if grant.local:
         headers.append((b"x-kvgate-budget", b"local"))
     if reached is not None:
@@ -33,8 +35,12 @@ def answer_headers(
     return tuple(headers)
 
 
-def budget(terms: Sequence[Terms], in_use: Sequence[int], now_seconds: float) -> Iterator[Header]:
+def budget(
+    terms: Sequence[Terms], in_use: Sequence[int], now_seconds: float, *, ietf: bool = False
+) -> Iterator[Header]:
     """`x-ratelimit-*` of the tightest limit of each kind; `in_use` are the ledger's micro-units."""
+    if ietf:
+        yield from pair(terms, in_use, now_seconds)
     tightest: dict[bytes, tuple[int, Terms, int]] = {}
     for each, used in zip(terms, in_use, strict=True):
         kind = KINDS.get(each.limit.dimension)
@@ -46,6 +52,40 @@ def budget(terms: Sequence[Terms], in_use: Sequence[int], now_seconds: float) ->
         yield b"x-ratelimit-limit-" + kind, b"%d" % each.limit.capacity
         yield b"x-ratelimit-remaining-" + kind, b"%d" % left
         yield b"x-ratelimit-reset-" + kind, duration(each.reset_seconds(used, now_seconds)).encode()
+
+
+def pair(terms: Sequence[Terms], in_use: Sequence[int], now_seconds: float) -> Iterator[Header]:
+    """`RateLimit-Policy` and `RateLimit` of every limit that refuses (draft-ietf-httpapi-ratelimit-headers-11)."""
+    policies, states = [], []
+    for each, used in zip(terms, in_use, strict=True):
+        limit = each.limit
+        if limit.mode != "enforce":
+            continue
+        window = "" if (seconds := window_seconds(each)) is None else f";w={seconds}"
+        policies.append(f'"{limit.label}";q={limit.capacity}{window}{unit(limit)}')
+        reset = math.ceil(each.reset_seconds(used, now_seconds))
+        states.append(f'"{limit.label}";r={remaining(each, used)};t={reset}')
+    if policies:
+        yield b"ratelimit-policy", ", ".join(policies).encode()
+        yield b"ratelimit", ", ".join(states).encode()
+
+
+def window_seconds(terms: Terms) -> int | None:
+    """How long the limit's window is; None for calls at once."""
+    if terms.window is not None:
+        return terms.window.ends_at - terms.window.starts_at
+    return None if terms.limit.per_seconds is None else math.ceil(terms.limit.per_seconds)
+
+
+def unit(limit: Limit) -> str:
+    """The draft's own units where it has one, else one under our name."""
+    match limit.dimension:
+        case "requests":
+            return ""
+        case "concurrent_calls":
+            return ';qu="concurrent-requests"'
+        case other:
+            return f';qu="kvgate-{other.replace("_", "-")}"'
 
 
 def duration(seconds: float) -> str:

@@ -56,9 +56,47 @@ async def test_it_says_whose_limit_it_was(valkey: EmbeddedServer, where: str, sc
         assert (await running.chat()).status_code == 200
         refused = await running.chat()
         assert refused.status_code == 429
-        assert refused.headers["x-should-retry"] == "true"
+        assert refused.headers["x-should-retry"] == "false", "some SDKs would sleep for days"
         assert refused.json()["error"]["scope"] == scope
         assert (await running.chat(key="sk-test-zeta")).status_code == other
+
+
+async def test_a_rate_that_comes_back_soon_is_worth_another_try(valkey: EmbeddedServer) -> None:
+    rate = {"name": "few", "dimension": "requests", "amount": 2, "per": "100s"}
+    async with house(valkey.url, change=budgets(rate, BIG)) as running:
+        for _ in range(2):
+            assert (await running.chat()).status_code == 200
+        refused = await running.chat()
+        assert (refused.status_code, refused.headers["x-should-retry"]) == (429, "true")
+        assert refused.json()["error"]["type"] == "requests"
+        assert 0 < int(refused.headers["retry-after-ms"]) <= 50_000
+        assert int(refused.headers["retry-after"]) == -(-int(refused.headers["retry-after-ms"]) // 1000)
+        assert refused.headers["x-ratelimit-limit-requests"] == "2"
+        assert refused.headers["x-ratelimit-remaining-requests"] == "0"
+        assert "ratelimit" not in refused.headers
+
+
+async def test_the_ietf_s_headers_are_there_when_wanted(valkey: EmbeddedServer) -> None:
+    few = {"name": "few", "dimension": "requests", "amount": 1, "every": "hour"}
+    lanes = {"name": "lanes", "dimension": "concurrent_calls", "amount": 4}
+
+    def change(data: dict[str, Any]) -> None:
+        budgets(few, BIG, lanes, {"dimension": "requests", "amount": 9, "per": "1m", "mode": "shadow"})(data)
+        data["tiers"]["standard"]["ietf_headers"] = True
+
+    async with house(valkey.url, change=change) as running:
+        for status in (200, 429):
+            answer = await running.chat()
+            assert answer.status_code == status
+            assert answer.headers["ratelimit-policy"] == (
+                '"few";q=1;w=3600, "big";q=1000000000;w=86400000000;qu="kvgate-total-tokens", '
+                '"lanes";q=4;qu="concurrent-requests"'
+            )
+            few_left, big_left, lanes_left = answer.headers["ratelimit"].split(", ")
+            assert few_left.startswith('"few";r=0;t=')
+            assert big_left.startswith('"big";r=9999')
+            assert lanes_left == ('"lanes";r=3;t=0' if status == 200 else '"lanes";r=4;t=0')
+            await running.quiet()
 
 
 async def test_a_session_has_a_budget_of_its_own(valkey: EmbeddedServer) -> None:

@@ -1,6 +1,8 @@
 """A refusal says whose limit, which, by how much and for how long; the SDKs sleep for just that long."""
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,20 @@ def test_the_wait_is_never_too_short(wait: float, seconds: bytes, milliseconds: 
     assert headers[b"retry-after"] == seconds
     assert headers[b"retry-after-ms"] == milliseconds
     assert headers[b"x-should-retry"] == b"true"
+
+
+@pytest.mark.parametrize(("wait", "worth"), [(0.0, b"true"), (120.0, b"true"), (120.1, b"false"), (1e6, b"false")])
+def test_no_sdk_is_sent_to_sleep_for_longer_than_two_minutes(wait: float, worth: bytes) -> None:
+    headers = dict(fault_of(replace(DENIED, retry_after_seconds=wait)).headers)
+    assert headers[b"x-should-retry"] == worth
+    assert headers[b"retry-after-ms"] == b"%d" % math.ceil(wait * 1000)
+
+
+@pytest.mark.parametrize(("dimension", "kind"), [("requests", "requests"), ("concurrent_calls", "requests")])
+def test_the_type_is_what_ran_out(dimension: Any, kind: str) -> None:
+    assert answer(fault_of(replace(DENIED, dimension=dimension))).type == kind
+    assert answer(fault_of(DENIED)).type == "tokens"
+    assert answer(fault_of(replace(DENIED, dimension=dimension, kind="quota"))).type == "insufficient_quota"
 
 
 def test_a_limit_that_cannot_be_checked_is_our_fault() -> None:
