@@ -28,38 +28,41 @@ class Scale:
     old_tokens: int
     capped: bool
 
-    def window(self, parts: int) -> tuple[Policy, ...]:
-        """A window that cuts down to one of so many parts of the trigger, and the cap."""
+    def window(self, share: float) -> tuple[Policy, ...]:
+        """A window that cuts down to this share of the trigger, and the cap."""
         high = self.trigger_tokens
-        window = KeepRecentTurns(high_water_tokens=high, low_water_tokens=high // parts)
+        window = KeepRecentTurns(high_water_tokens=high, low_water_tokens=round(high * share))
         return (window, CapContext(limit_tokens=high)) if self.capped else (window,)
 
 
-FORTY = Scale(trigger_tokens=20_000, output_tokens=1_000, old_tokens=100, capped=True)
-REAL = Scale(trigger_tokens=2_500, output_tokens=250, old_tokens=64, capped=False)
+FORTY = Scale(trigger_tokens=20_000, output_tokens=1_000, old_tokens=200, capped=True)
+REAL = Scale(trigger_tokens=4_000, output_tokens=250, old_tokens=64, capped=False)
 """A real session here ends at 2,000 to 16,000 tokens, of which 900 to 3,200 are its task."""
 
 NONE = "no policy"
+SLIDING_TURNS = "3 turns, sliding"
 SLIDING = "window sliding every turn"
 TOGETHER = "together"
 
 
 def tiers(scale: Scale) -> list[Tier]:
     """What is compared; no policy comes first."""
+    high = scale.trigger_tokens
     dedupe = DedupeToolOutput(min_tokens=64)
     trim = TrimToolOutput(max_tokens=scale.output_tokens)
     old = TrimToolOutput(max_tokens=scale.old_tokens, age_groups=KEPT)
-    together = (dedupe, trim, old, *scale.window(2))
+    together = (dedupe, trim, old, *scale.window(0.5))
     return [
         Tier(NONE),
-        Tier(SLIDING, (KeepRecentTurns(turns=KEPT, high_water_turns=KEPT),)),
+        Tier(SLIDING_TURNS, (KeepRecentTurns(turns=KEPT, high_water_turns=KEPT),)),
+        Tier(SLIDING, (KeepRecentTurns(high_water_tokens=high, low_water_tokens=high - 1),)),
         Tier("dedupe", (dedupe,)),
         Tier("trim on arrival", (trim,)),
-        Tier("window to 3/4", (KeepRecentTurns(high_water_tokens=scale.trigger_tokens), *scale.window(2)[1:])),
-        Tier("window to 1/2", scale.window(2)),
-        Tier("window to 1/4", scale.window(4)),
-        Tier("old outputs, window to 1/2", (old, *scale.window(2))),
-        Tier("trim, window to 1/2", (trim, *scale.window(2))),
+        Tier("window to 3/4", scale.window(0.75)),
+        Tier("window to 1/2", scale.window(0.5)),
+        Tier("window to 1/4", scale.window(0.25)),
+        Tier("old outputs, window to 1/2", (old, *scale.window(0.5))),
+        Tier("trim, window to 1/2", (trim, *scale.window(0.5))),
         Tier(TOGETHER, together),
         Tier(f"{TOGETHER}, economic", together, economic=True),
     ]

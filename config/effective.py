@@ -122,7 +122,7 @@ def _tightened(may: Effective, limit_tokens: int) -> Iterator[Policy]:
     for policy in may.policies:
         if isinstance(policy, Window):
             high = min(limit_tokens, policy.high_water_tokens or limit_tokens)
-            low = min(high * 3 // 4, policy.low_water_tokens or high)
+            low = min(high // 2, policy.low_water_tokens or high)
             yield policy.model_copy(update={"high_water_tokens": high, "low_water_tokens": max(1, low)})
         else:
             yield policy

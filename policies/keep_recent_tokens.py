@@ -13,7 +13,7 @@ from policies.pricing import Pricing
 
 
 class KeepRecentTokens(BaseModel):
-    """Above `high_water_tokens` whole turns are dropped down to `low_water_tokens` (default three quarters of it).
+    """Above `high_water_tokens` whole turns are dropped down to `low_water_tokens` (default half of it).
 
     The instructions, the task with its answer and the latest turn always stay.
     """

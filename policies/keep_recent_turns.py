@@ -47,8 +47,9 @@ class KeepRecentTurns(BaseModel):
     """Keep the instructions, the task with its answer and the recent turns; drop the turns between.
 
     By turns, the first and pinned ones not counted: of more than `high_water_turns` (default twice `turns`) the latest
-    `turns` stay. By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default three
-    quarters of it), even if fewer than `turns` stay. The latest turn always stays. Without any mark, only a prompt that
+    `turns` stay. By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default half
+    of it), even if fewer than `turns` stay. The latest turn always stays, but for the early steps of an agent with one
+    task. Without any mark, only a prompt that
     would be refused is cut.
     """
 
@@ -114,7 +115,7 @@ class KeepRecentTurns(BaseModel):
         high = self.high_water_tokens or limit_tokens
         if high is None:
             return None
-        return Water(high, self.low_water_tokens or high * 3 // 4, limit_tokens)
+        return Water(high, self.low_water_tokens or high // 2, limit_tokens)
 
     def _is_past_turns(self, draft: Draft) -> bool:
         high = self._high_turns()

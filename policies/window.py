@@ -14,8 +14,8 @@ from policies.conversation import INSTRUCTIONS, Conversation
 def pinned(conversation: Conversation) -> frozenset[int]:
     """Indices that no window drops: instructions, what comes before the task, the task, and its answer.
 
-    Of the first turn its closing answer is kept, and the tool traffic between goes; where there is no such answer, or
-    keeping it would tear the turn's reasoning apart, the whole turn is kept.
+    Of the first turn its closing answer is kept, and the tool traffic between goes. Where there is no such answer its
+    last step is kept, and where the answer would tear the turn's reasoning apart all from the first thought on.
     """
     turns = conversation.turns()
     kept = {at for at, message in enumerate(conversation.messages) if message.role in INSTRUCTIONS}
@@ -29,9 +29,13 @@ def _opener(conversation: Conversation, turn: range) -> set[int]:
     spoken = [at for at in turn if messages[at].role not in INSTRUCTIONS]
     task = {at for at in spoken if messages[at].role == "user"}
     closing = messages[spoken[-1]]
-    if closing.role != "assistant" or closing.calls or is_bound(conversation, turn):
-        return set(turn)
-    return task | {spoken[-1]}
+    is_answer = closing.role == "assistant" and not closing.calls
+    if is_answer and not is_bound(conversation, turn):
+        return task | {spoken[-1]}
+    thoughts = (at for at in turn if messages[at].reasoning)
+    last_step = (at for at in reversed(turn) if messages[at].role == "assistant")
+    whole_from = min(next(thoughts, turn.stop), next(last_step, turn.start))
+    return task.union(range(whole_from, turn.stop))
 
 
 def is_bound(conversation: Conversation, turn: range) -> bool:
@@ -43,7 +47,11 @@ def is_bound(conversation: Conversation, turn: range) -> bool:
 
 
 def cuts(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
-    """Where a window may begin, ascending: starts of turns that part no group and leave nothing unanswered."""
+    """Where a window may begin, ascending: starts of turns and, in the first one, of the steps of an agent.
+
+    They part no group and leave nothing unanswered. An agent that was given one task has no other turns; its steps
+    follow the task, which stays, as well as they followed one another.
+    """
     messages = conversation.messages
     answered = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1) + 1
     ceiling = answered
@@ -56,8 +64,20 @@ def cuts(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
             parted[loose[0] + 1] += 1
             parted[loose[-1] + 1] -= 1
     inside = list(accumulate(parted))
-    starts = (turn.start for turn in conversation.turns()[1:])
+    turns = conversation.turns()
+    starts = [*_steps(conversation, turns[0]), *(turn.start for turn in turns[1:])] if turns else []
     return tuple(start for start in starts if start <= ceiling and not inside[start])
+
+
+def _steps(conversation: Conversation, turn: range) -> list[int]:
+    """Where a step of the turn begins that has others before it, and no thought: reasoning goes by whole turns."""
+    starts: list[int] = []
+    for at in turn:
+        if conversation.messages[at].role == "assistant":
+            starts.append(at)
+        if conversation.messages[at].reasoning:
+            break
+    return starts[1:]
 
 
 def dropped(cut: int, pinned: frozenset[int]) -> tuple[range, ...]:

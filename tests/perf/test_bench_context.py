@@ -7,7 +7,7 @@ from bench.context_plot import svg
 from bench.context_replay import Machine, Served, Tier, replayed
 from bench.context_sessions import Session, forty_steps, forty_turns, real
 from bench.context_table import costs, table
-from bench.context_tiers import FORTY, NONE, REAL, SLIDING, TOGETHER, Scale, tiers
+from bench.context_tiers import FORTY, NONE, REAL, SLIDING_TURNS, TOGETHER, Scale, tiers
 from bench.probes import Kept
 from budgets.cost import kv_read_bytes
 from config import catalogue
@@ -43,7 +43,7 @@ def test_without_a_policy_every_token_is_computed_once(machine: Machine) -> None
 
 
 def test_a_window_that_slides_breaks_the_prefix_whenever_a_turn_is_added(machine: Machine) -> None:
-    calls = run(forty_turns(200, turns=8), named(FORTY, SLIDING), machine)
+    calls = run(forty_turns(200, turns=8), named(FORTY, SLIDING_TURNS), machine)
     assert sum(call.broken for call in calls) == 4  # a turn less is kept beside the first one and the latest three
 
 

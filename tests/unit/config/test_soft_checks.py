@@ -89,7 +89,7 @@ def test_a_step_takes_and_never_gives() -> None:
     assert less.max_tokens == MaxTokens(default=512, limit=512)
     assert (less.context.limit_tokens, less.priority, less.soft) == (8_000, 9, ())
     window = next(policy for policy in less.policies if isinstance(policy, KeepRecentTurns))
-    assert (window.high_water_tokens, window.low_water_tokens) == (8_000, 6_000)
+    assert (window.high_water_tokens, window.low_water_tokens) == (8_000, 4_000)
     assert less.policies[-1] == CapContext(limit_tokens=8_000)
     same = softened(may, Soft(at=0.8, max_tokens=9_000, priority=-4, tokens_per_second=1))
     assert (same.max_tokens, same.priority, same.policies) == (may.max_tokens, 3, may.policies)

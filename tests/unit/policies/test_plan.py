@@ -220,3 +220,9 @@ def breaks(parts: Sequence[Message], policies: Sequence[Policy], trigger_tokens:
 def test_forty_turns_with_tools_break_the_prefix_at_most_four_times(policies: list[Policy], at_most: int) -> None:
     parts = [system(), *(part for number in range(40) for part in turn(number, 2000))]
     assert breaks(parts, policies, 20_000) <= at_most
+
+
+def test_an_agent_with_one_task_stays_below_the_trigger_too() -> None:
+    steps = (part for number in range(40) for part in turn(number, 2000)[1:3])
+    window = KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=4_000)
+    assert breaks([system(), user("Check all."), *steps, says()], [window, CapContext(limit_tokens=20_000)], 20_000) <= 4

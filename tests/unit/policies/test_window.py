@@ -29,9 +29,33 @@ def test_reasoning_of_the_first_turn_is_not_torn_apart() -> None:
 
 
 def test_windows_begin_at_turns() -> None:
-    assert windows(conversation(system(), *turn(1, 5), *turn(2, 5), *turn(3, 5))) == (5, 9)
+    assert windows(conversation(system(), user(), says(), *turn(2, 5), *turn(3, 5))) == (3, 7)
     assert windows(conversation(system(), user())) == ()
     assert windows(conversation()) == ()
+
+
+def test_windows_begin_at_the_steps_of_an_agent_with_one_task() -> None:
+    talk = conversation(user(), *(part for call in "abc" for part in (calling(call), result(call))))
+    assert windows(talk) == (3, 5)
+    assert pinned(talk) == {0, 5, 6}
+    assert dropped(5, pinned(talk)) == (range(1, 5),)
+
+
+def test_its_steps_stay_dropped_when_the_task_is_done_or_the_user_breaks_in() -> None:
+    steps = [part for call in "abc" for part in (calling(call), result(call))]
+    for more in ([says()], [says(), user()], [user()], [calling("d"), result("d")]):
+        talk = conversation(user(), *steps, *more)
+        assert 5 in windows(talk)
+        assert dropped(5, pinned(talk)) == (range(1, 5),)
+
+
+def test_a_step_stays_whole_and_so_does_what_follows_a_thought() -> None:
+    side_by_side = (calling("a", "b"), result("a"), calling("c"), result("b"), result("c"))
+    assert windows(conversation(user(), *side_by_side, calling("d"), result("d"))) == (6,)
+    steps = [part for call in "abcd" for part in (calling(call, reasoning=call > "b"), result(call))]
+    talk = conversation(user(), *steps)
+    assert windows(talk) == (3, 5)
+    assert pinned(talk) == {0, 5, 6, 7, 8}
 
 
 def test_no_window_begins_inside_a_group() -> None:
