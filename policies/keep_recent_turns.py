@@ -47,9 +47,9 @@ class KeepRecentTurns(BaseModel):
     """Keep the instructions, the task with its answer and the recent turns; drop the turns between.
 
     By turns, the first and pinned ones not counted: of more than `high_water_turns` (default twice `turns`) the latest
-    `turns` stay. By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default half of it),
-    even if fewer than `turns` stay. The latest turn always stays, but for the first steps of an agent with one task.
-    Without any mark, only a prompt that would be refused is cut.
+    `turns` stay. By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default half of
+    it), even if fewer than `turns` stay. The latest turn always stays, but for the first steps of an agent with one
+    task. Without any mark, only a prompt that would be refused is cut.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
