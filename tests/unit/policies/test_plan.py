@@ -225,5 +225,8 @@ def test_forty_turns_with_tools_break_the_prefix_at_most_four_times(policies: li
 def test_an_agent_with_one_task_stays_below_the_trigger_too() -> None:
     steps = (part for number in range(40) for part in turn(number, 2000)[1:3])
     parts = [system(), user("Check all."), *steps, says()]
-    tier = [KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=4_000), CapContext(limit_tokens=20_000)]
+    tier: list[Policy] = [
+        KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=4_000),
+        CapContext(limit_tokens=20_000),
+    ]
     assert breaks(parts, tier, 20_000) <= 4
