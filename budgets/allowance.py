@@ -1,82 +1,179 @@
 """What a worker may grant by itself while the ledger cannot be reached.
 
-Rule: each limit says what happens then. `open` passes, `closed` refuses, `local` passes a stated share of the limit in
-this worker, so that an outage of the store is neither an outage of the service nor free for all.
+Rule: each limit says what happens then. `open` passes, `closed` refuses, `local` lets this worker go on with a stated
+share of the limit, as full as the limit was when the ledger last told of it. So an outage of the store is neither an
+outage of the service nor free for all, and what has been used up stays used up.
 """
 
-import uuid
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from budgets.grant import Amounts, Denied, Grant, denial
-from budgets.limit import Limit
+from budgets.limit import Kind, Limit
 from budgets.scope import Scope, Terms
+
+RETRY_SECONDS: Final = 10.0
+"""When a call may try again whose limit has no more in this worker: by then the ledger may be back."""
+MOST_HEARD: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
+    """A share of a limit: parts in use at a moment of the monotonic clock."""
+
     used: float
     at_seconds: float
 
     def leaked(self, limit: Limit, share: float, now_seconds: float) -> float:
+        """What is in use now; what a quota has given does not come back within its window."""
+        if limit.kind == "quota":
+            return self.used
         passed = max(0.0, now_seconds - self.at_seconds)
         return max(0.0, self.used - passed * limit.per_second * share)
 
 
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What the ledger said was in use of a limit, in parts, and when (wall time)."""
+
+    used: float
+    at_seconds: float
+
+
 class LocalAllowance:
-    """Token buckets in memory: `share` of each limit, at most `buckets` of them (the longest unused is forgotten).
+    """Buckets in memory: `share` of each limit, at most `buckets` of them (the longest unused is forgotten).
 
-    A quota is a bucket that refills as evenly as its windows follow one another; calls at once are not counted.
-
-    All workers together grant at most workers x share of a limit in its period, and as much at once as
-    workers x share of a full bucket, or one call each if a call is larger than that.
+    All workers together grant at most workers x share of what was left of a limit, and of what flows back meanwhile;
+    of calls at once workers x share, at least one each, beside those that ran already. A call that is larger than
+    a whole share passes where none of it is in use.
     """
 
     def __init__(self, share: float = 0.1, buckets: int = 10_000) -> None:
         self._share = share
         self._most = buckets
-        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._running: dict[str, set[str]] = {}
+        self._grants: dict[int, Grant] = {}
+        self._known: Mapping[str, _Heard] | None = None
 
-    def decide(self, scope: Scope, amounts: Amounts, now_seconds: float, wall_seconds: float) -> Grant | Denied:
-        """Grant or deny without the store. `now_seconds` is monotonic, `wall_seconds` counts from 1970."""
-        standing = scope.standing(wall_seconds)
-        enforced = [terms for terms in standing.terms if terms.limit.mode == "enforce"]
+    def heard(self, grant: Grant) -> None:
+        """The ledger has granted this: remember how its limits stood. What was granted without it is in there soon."""
+        self._grants[id(grant.scope)] = grant
+        if len(self._grants) > MOST_HEARD:
+            del self._grants[next(iter(self._grants))]
+        self._known = None
+        if self._buckets:
+            self._buckets.clear()
+
+    def decide(
+        self,
+        asked: Grant,
+        now_seconds: float,
+        wall_seconds: float,
+        most: Amounts | None = None,
+    ) -> Grant | Denied:
+        """Grant or deny what the ledger was asked for. `now_seconds` is monotonic, `wall_seconds` counts from 1970.
+
+        Strict limits are asked for `most`. The grant keeps its lease: nobody knows whether the ledger has made it.
+        """
+        enforced = [terms for terms in asked.stands.terms if terms.limit.mode == "enforce"]
         for terms in enforced:
             if terms.limit.on_store_error == "closed":
-                closed = denial(scope.tenant, terms, amounts, 0, 1.0, wall_seconds)
+                closed = denial(asked.scope.tenant, terms, asked.amounts, 0, 1.0, wall_seconds)
                 return replace(closed, local=True, store_down=True)
-        local = [terms for terms in enforced if terms.limit.on_store_error == "local" and terms.limit.kind != "slots"]
-        used = self._used(scope.space, local, now_seconds)
-        waits = [self._wait_seconds(terms.limit, amounts, use) for terms, use in zip(local, used, strict=True)]
-        longest = max(range(len(local)), key=waits.__getitem__, default=None)
-        if longest is not None and waits[longest] > 0:
-            terms, use = local[longest], used[longest]
-            resets_at = wall_seconds + use / (terms.limit.per_second * self._share)
-            refused = denial(scope.tenant, terms, amounts, use, waits[longest], resets_at)
-            return replace(refused, limit=int(terms.limit.capacity * self._share), local=True, kind="rate")
-        self._take(scope.space, local, used, amounts, now_seconds)
-        return Grant(uuid.uuid4().hex, scope, amounts, local=True, standing=standing, at_seconds=wall_seconds)
+        local = [terms for terms in enforced if terms.limit.on_store_error == "local"]
+        return self._full(asked, local, now_seconds, wall_seconds, most) or self._granted(
+            asked, local, now_seconds, wall_seconds, most
+        )
 
-    def _used(self, tree: str, local: list[Terms], now_seconds: float) -> list[float]:
-        buckets = [self._buckets.get((tree, _name(terms))) for terms in local]
-        return [
-            bucket.leaked(terms.limit, self._share, now_seconds) if bucket else 0.0
-            for terms, bucket in zip(local, buckets, strict=True)
-        ]
+    def ended(self, grant: Grant, used: Amounts) -> None:
+        """A local grant has ended: its places are free, and what it used stands for what it was expected to."""
+        for terms in grant.stands.terms:
+            bucket = _name(grant.scope, terms)
+            if terms.limit.kind == "slots":
+                if running := self._running.get(bucket):
+                    running.discard(grant.id)
+                    if not running:
+                        del self._running[bucket]
+            elif (held := self._buckets.get(bucket)) is not None:
+                dimension = terms.dimension
+                difference = used.get(dimension, 0) - grant.amounts.get(dimension, 0)
+                self._buckets[bucket] = replace(held, used=max(0.0, held.used + difference))
 
-    def _wait_seconds(self, limit: Limit, amounts: Amounts, used: float) -> float:
-        room = max(0.0, limit.capacity * self._share - max(1, amounts.get(limit.dimension, 0)))
-        return max(0.0, used - room) / (limit.per_second * self._share)
+    def _full(self, asked: Grant, local: list[Terms], now: float, wall: float, most: Amounts | None) -> Denied | None:
+        """The refusal with the longest wait, if there is one."""
+        refusals = [(wait, terms) for terms in local if (wait := self._wait_seconds(asked, terms, now, wall, most)) > 0]
+        if not refusals:
+            return None
+        wait, terms = max(refusals, key=lambda refusal: refusal[0])
+        capacity = self._capacity(terms.limit)
+        if terms.limit.kind == "slots":
+            used, resets_at = float(len(self._running.get(_name(asked.scope, terms), ()))), wall
+        else:
+            used = self._used(asked.scope, terms, now, wall)
+            back = terms.limit.per_second * self._share
+            resets_at = terms.window.ends_at if terms.window is not None else wall + used / back
+        refused = denial(asked.scope.tenant, terms, asked.amounts, used, wait, resets_at)
+        kind: Kind = "slots" if terms.limit.kind == "slots" else "rate"  # worth another try: no quota is spent
+        return replace(refused, limit=int(capacity), local=True, kind=kind)
 
-    def _take(self, tree: str, local: list[Terms], used: list[float], amounts: Amounts, now_seconds: float) -> None:
-        for terms, use in zip(local, used, strict=True):
-            name = tree, _name(terms)
-            self._buckets[name] = _Bucket(use + amounts.get(terms.dimension, 0), now_seconds)
-            self._buckets.move_to_end(name)
+    def _wait_seconds(self, asked: Grant, terms: Terms, now: float, wall: float, most: Amounts | None) -> float:
+        limit, capacity = terms.limit, self._capacity(terms.limit)
+        if limit.kind == "slots":
+            return 1.0 if len(self._running.get(_name(asked.scope, terms), ())) >= capacity else 0.0
+        wanted = _wanted(asked, terms, most)
+        excess = self._used(asked.scope, terms, now, wall) - max(0.0, capacity - max(1, wanted))
+        if excess <= 0:
+            return 0.0
+        if terms.window is not None:
+            return max(1.0, min(RETRY_SECONDS, terms.window.ends_at - wall))
+        return excess / (limit.per_second * self._share)
+
+    def _granted(self, asked: Grant, local: list[Terms], now: float, wall: float, most: Amounts | None) -> Grant:
+        for terms in local:
+            bucket = _name(asked.scope, terms)
+            if terms.limit.kind == "slots":
+                self._running.setdefault(bucket, set()).add(asked.id)
+                continue
+            used = self._used(asked.scope, terms, now, wall)
+            self._buckets[bucket] = _Bucket(used + _wanted(asked, terms, most), now)
+            self._buckets.move_to_end(bucket)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
+        return replace(asked, local=True, in_use=())
+
+    def _capacity(self, limit: Limit) -> float:
+        share = limit.capacity * self._share
+        return max(1.0, float(int(share))) if limit.kind == "slots" else share
+
+    def _used(self, scope: Scope, terms: Terms, now_seconds: float, wall_seconds: float) -> float:
+        """Parts of this worker's share that are in use; at first, as large a share as the ledger last told of."""
+        held = self._buckets.get(_name(scope, terms))
+        if held is not None:
+            return held.leaked(terms.limit, self._share, now_seconds)
+        if (known := self._heard_of(_name(scope, terms))) is None:
+            return 0.0
+        whole = _Bucket(known.used, known.at_seconds).leaked(terms.limit, 1.0, wall_seconds)
+        return whole * self._share
+
+    def _heard_of(self, bucket: str) -> _Heard | None:
+        """The latest that any grant told of a limit. Gathered when it is first asked for, which is in an outage."""
+        if self._known is None:
+            known: dict[str, _Heard] = {}
+            for grant in sorted(self._grants.values(), key=lambda grant: grant.at_seconds):
+                for terms, in_use in zip(grant.stands.terms, grant.in_use, strict=False):
+                    known[_name(grant.scope, terms)] = _Heard(in_use / terms.scale, grant.at_seconds)
+            self._known = known
+        return self._known.get(bucket)
 
 
-def _name(terms: Terms) -> str:
-    """The bucket's, whatever window is open."""
-    return f"{terms.owner.prefix}{terms.limit.label}"
+def _name(scope: Scope, terms: Terms) -> str:
+    """A bucket in this process; a quota has one for each window."""
+    return f"{scope.space}{terms.bucket}"
+
+
+def _wanted(asked: Grant, terms: Terms, most: Amounts | None) -> int:
+    amounts = most if terms.limit.hardness == "strict" and most is not None else asked.amounts
+    return amounts.get(terms.dimension, 0)

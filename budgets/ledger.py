@@ -38,6 +38,7 @@ _GRACE_US: Final = 3600 * MICRO
 _NEVER_US: Final = 10**18
 """What the script says of a call that would never pass."""
 _MISDATED: Final = -1
+_NEVER_RESERVED: Final = 2
 
 
 def reserving(
@@ -82,11 +83,12 @@ def extending(grant: Grant, more: Amounts) -> tuple[Grant, Step[Grant | Limit | 
 def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step[bool]:
     """Charge what was used in place of what was reserved, and record it; false if that has been done already.
 
-    A local grant was never reserved in the store: its use is charged now. So is nothing of a grant without limits.
+    Of a local grant nobody knows whether it was reserved: it is charged once either way. A grant without limits never
+    was, and has only its record; whoever settles it twice has two.
     """
     standing = grant.stands
     used = [str(amounts.get(terms.dimension, 0) * terms.scale) for terms in standing.terms if terms.entry]
-    unreserved = int(grant.local or not standing.terms)
+    unreserved = _NEVER_RESERVED if not standing.terms else int(grant.local)
     args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.packed, " ".join(used)]
     if entry is None:
         return Step(_SETTLE, standing.keys, args, _settled)

@@ -55,6 +55,11 @@ class Gateway:
     admin_port: int = 0
     draining: bool = False
     requests: Tasks = field(default_factory=Tasks)
+    books: Books | None = None
+
+    def settlements_waiting(self) -> int:
+        """Settlements that wait for the store."""
+        return 0 if self.books is None else self.books.waiting
 
     def why_not_ready(self) -> str | None:
         """`None` when calls can be served. A store that is away does not count: limits say what happens then."""
@@ -104,7 +109,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         ends.push_async_callback(forecast.replies.exchange, store)
         server = front(gateway, settings, forecast)
         ends.callback(server.close)
-        readings.register(metrics, store, gateway.pools, server)
+        readings.register(metrics, store, gateway.pools, server, gateway.settlements_waiting)
         readings.register_roster(metrics, roster)
         admin = Admin(metrics, gateway.why_not_ready)
         ends.push_async_callback(admin.close)
@@ -127,6 +132,8 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
             ended = await server.drain(settings.drain_seconds)
             log(logging.INFO, "stopped", cut=0 if ended else len(gateway.requests))
             await gateway.requests.close()
+            if gateway.books is not None:
+                await gateway.books.written()
 
 
 async def first_snapshot(configuring: Configuring, config: Config) -> Snapshot:
@@ -180,6 +187,7 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
 def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     """The pipeline behind its routes behind the server."""
     books = Books(gateway.store, gateway.metrics, forecast, gateway.background, gateway.vault)
+    gateway.books = books
     context = Context(gateway.metrics, forecast.ratio, books.originals.hold)
     pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)

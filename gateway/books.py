@@ -6,7 +6,6 @@ the session is then neither read nor written, and each limit says what happens t
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from operator import gt
 from typing import Final, TypeVar
 
@@ -18,6 +17,7 @@ from budgets.record import Entry, Record, stream_of
 from budgets.script import Step, both
 from budgets.usage import Usage
 from gateway import artifacts, digests, sessions
+from gateway.backlog import WRITE_SECONDS, Backlog
 from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
@@ -48,8 +48,6 @@ from policies.memory import EMPTY
 T = TypeVar("T")
 NO_SESSION: Final = Session("", "", "unread")
 WARN_EVERY_SECONDS: Final = 10.0
-WRITE_SECONDS: Final = 2.0
-"""How long step 9 waits for the store: it delays no answer, and a charge that is late is better than one lost."""
 
 
 class Books:
@@ -68,6 +66,7 @@ class Books:
         self._metrics = metrics
         self._forecast = forecast
         self._local = LocalAllowance()
+        self._backlog = Backlog(store, metrics, background)
         self._warned_at = -WARN_EVERY_SECONDS
         self._behind_seconds = 0.0  # this machine's clock, behind the store's
 
@@ -89,12 +88,14 @@ class Books:
         if service.stages and (holds := self._reached(service, found)) and isinstance(found, Denied):
             expected, less, least = self._asked(call, holds.stage.service)
             if (less, least) != (amounts, ceiling):
+                self._undo(lost)
                 _, found, lost = await self._opened(None, scope, less, least)
         if isinstance(found, Denied):
-            if lost is not None:  # a refusal does not wait for a store that is slow
-                self._background.start(self._undone(lost), name="undo a lost grant")
+            self._undo(lost)
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label, "enforce")
             raise fault_of(found, ietf=service.caller.may.ietf_headers)
+        if found.local:
+            self._metrics.local.add(1, self._metrics.tenant(tenant))
         if found.would_deny or any(map(gt, found.in_use, found.stands.near)):
             self._noted(found)
         memory = self._memories.of(session)
@@ -102,7 +103,7 @@ class Books:
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
         keeping = service.keeping if session.status != "unread" else NOTHING
         known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices, id, keeping, session.originals)
-        return Opened(session, known, chain, found, expected, lost, holds)
+        return Opened(session, known, chain, found, expected, holds)
 
     def _asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
@@ -134,6 +135,15 @@ class Books:
         if not (call.stream and service.grows) or opened.grant.local:
             return None
         return Extension(self._store, opened.grant, service, opened.expected, call)
+
+    @property
+    def waiting(self) -> int:
+        """Settlements that wait for the store."""
+        return len(self._backlog)
+
+    async def written(self) -> None:
+        """Give settlements that wait for the store a last chance, when the gateway stops."""
+        await self._backlog.closed()
 
     async def forget(self, caller: Caller, id: str) -> None:
         """Delete a session of the caller's tenant. Raises `SessionNotFound` or `StoreDown`."""
@@ -173,19 +183,24 @@ class Books:
         if passage.extension is not None:
             await passage.extension.ended()
             grant, doubtful = passage.extension.grant, passage.extension.doubtful
+        if grant.local:
+            self._local.ended(grant, amounts)
         limited = grant.scope.limits or entry is not None
         settling = ledger.settling(grant, amounts, entry) if limited else None
         saving = self._saving(passage, opened, used) if used is not None else None
-        await self._undone(opened.lost)
+        longer = ledger.settling(doubtful, amounts, entry) if doubtful is not None else None
         try:
             settled, saved = await self._closed(settling, saving, service.caller)
             if saved is not None and saved.other is not None and passage.planned is not None:
                 await self._memories.join(self._run, opened.session, saved, passage.planned.memory)
-            if not settled and doubtful is not None:
-                await self._run(ledger.settling(doubtful, amounts, entry), WRITE_SECONDS)
+            if not settled and longer is not None:
+                await self._run(longer, WRITE_SECONDS)
         except StoreError as error:
             self._metrics.unwritten.add(1)
             self._warn("calls are not written to the store", error)
+            for step in (settling, longer):
+                if step is not None and grant.scope.limits and error.retryable:
+                    self._backlog.add(step)
 
     def _learn_warmth(self, passage: Passage, opened: Opened) -> None:
         """What the home of a session that went on without an edit still held of it."""
@@ -200,7 +215,7 @@ class Books:
     ) -> tuple[Session, Grant | Denied, Grant | None]:
         """What the store says of both, in one round trip; what holds without it while it is away.
 
-        Last comes a grant whose answer was lost: the store may have made it all the same.
+        Last comes what was asked for in vain, if it was refused without the store: it may have made it all the same.
         """
         if not scope.limits:
             return await self._read(loading), ledger.unlimited(scope, amounts), None
@@ -215,9 +230,12 @@ class Books:
                 self._behind_seconds = found.now_seconds - wall()
                 asked, reserving = ledger.reserving(scope, amounts, found.now_seconds, ceiling)
                 found = await self._run(reserving)
-            return session, found, None
         except StoreError:
-            return NO_SESSION, self._local.decide(scope, amounts, monotonic(), wall()), asked
+            found = self._local.decide(asked, monotonic(), wall(), ceiling)
+            return NO_SESSION, found, asked if isinstance(found, Denied) else None
+        if isinstance(found, Grant):
+            self._local.heard(found)
+        return session, found, None
 
     async def _read(self, loading: Step[Session] | None) -> Session:
         try:
@@ -240,12 +258,10 @@ class Books:
             await self._sessions.forget(caller.tenant, saved.evicted, caller.may.organisation)
         return settled, saved
 
-    async def _undone(self, lost: Grant | None) -> None:
-        """Give back a grant whose answer never came; what was used is charged to the grant in its place."""
-        if lost is None:
-            return
-        with suppress(StoreError):  # then its lease runs out
-            await self._run(ledger.settling(lost, {}), WRITE_SECONDS)
+    def _undo(self, lost: Grant | None) -> None:
+        """Give back a grant whose answer never came; a refusal does not wait for a store that is slow."""
+        if lost is not None:
+            self._backlog.add(ledger.settling(lost, {}))
 
     async def _run(self, step: Step[T], seconds: float | None = None) -> T:
         return step.read(await self._store.run(step.script, step.keys, step.args, seconds))

@@ -180,7 +180,9 @@ class Metrics(Collector):
         self.degraded = Counts(
             "kvgate_budget_degraded", "Calls that got less by a soft limit.", "tenant", "limit", "action", "mode"
         )
-        self.unwritten = Counts("kvgate_store_unwritten", "Calls whose settlement and session were not written.")
+        self.unwritten = Counts("kvgate_store_unwritten", "Calls not written to the store when they ended.")
+        self.late = Counts("kvgate_settlements_late", "Settlements that had waited for the store.", "result")
+        self.local = Counts("kvgate_budget_local", "Calls admitted while the store was away.", "tenant")
         self.unopened = Counts("kvgate_store_unopened", "Texts in the store that could not be opened.", "what")
         self.stored_bytes = Levels(
             "kvgate_stored_text_bytes", "Text of a tenant in the store, when seen last.", "tenant"

@@ -29,7 +29,6 @@ class Opened(msgspec.Struct, frozen=True):
     chain: Chain
     grant: Grant
     expected: Usage
-    lost: Grant | None = None
     reached: Reached | None = None
 
 

@@ -21,8 +21,16 @@ STORE_COUNTERS: Final[Mapping[str, str]] = {
 }
 
 
-def register(metrics: Metrics, store: Store, pools: Pools, server: Server) -> None:
+def register(
+    metrics: Metrics, store: Store, pools: Pools, server: Server, settlements_waiting: Callable[[], int]
+) -> None:
     """Add the readings of one gateway; `pools` gives those of the configuration in force."""
+    metrics.reading(
+        "kvgate_settlements_waiting",
+        "Settlements that wait for the store.",
+        (),
+        lambda: [((), float(settlements_waiting()))],
+    )
     for name, description in STORE_COUNTERS.items():
         read = partial(_counter, store.counters, name)
         metrics.reading(f"kvgate_store_{name}", description, (), read, counts=True)

@@ -14,7 +14,7 @@
 
 local buckets, leases, stale = KEYS[1], KEYS[2], KEYS[3]
 local LONGEST_TTL_MS = 1e12 -- 30 years; what the server takes has an end
-local CLOSED = 'closed;'
+local CLOSED, SETTLED = 'closed;', 'closed;settled;'
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 

@@ -17,7 +17,10 @@ end
 for _, expired in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now_us, 'LIMIT', 0, 64)) do
   redis.call('ZREM', leases, expired)
   if string.sub(expired, 1, #CLOSED) ~= CLOSED then
+    -- A reservation that came after its own settling, out of a connection that was given up: none of it stays.
+    local late = redis.call('ZSCORE', leases, SETTLED .. string.match(expired, '^[^;]+'))
     for name, amount, kept in string.gmatch(expired, ';(%S+) (%d+) (%d+)') do
+      if late then kept = 0 end
       known[name] = known[name] or parsed(redis.call('HGET', buckets, name))
       local b = known[name]
       if not b.fresh then

@@ -1,12 +1,13 @@
 -- Replaces what was reserved by what was used, in the windows it was taken from. The second settling of a lease does
 -- nothing.
 --
--- ARGV: lease as it was reserved, 1 if it never was (the store was away then), grace us, terms,
+-- ARGV: lease as it was reserved; 0 if it was, 1 if nobody knows (the answer never came), 2 if it never was; grace us,
+--       terms,
 --       amounts used, in the order of the lease, and for a record how many to keep and the record; its stream is the
 --       last of the keys
 -- Gives: 1, or 0 if it was settled already.
 
-local lease, unreserved, grace_us = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
+local lease, unknown, unreserved, grace_us = ARGV[1], ARGV[2] == '1', ARGV[2] == '2', tonumber(ARGV[3])
 local limits, known = limits_of(ARGV[4], lease)
 local id = string.match(lease, '^[^;]+')
 
@@ -14,10 +15,18 @@ for _, limit in ipairs(limits) do
   if limit.kind == 'c' then redis.call('ZREM', limit.key, id) end
 end
 
+-- What nobody knows of leaves a mark, so that settling it again finds that it has been, lease or no lease.
+if unknown then
+  local until_us = string.format('%.0f', now_us + grace_us)
+  if redis.call('ZADD', leases, 'NX', until_us, SETTLED .. id) == 0 then return 0 end
+  live({leases}, grace_us)
+end
+
 local closed = false
 if not unreserved and redis.call('ZREM', leases, lease) == 0 then
-  if redis.call('ZREM', leases, CLOSED .. lease) == 0 then return 0 end
-  closed = true
+  closed = redis.call('ZREM', leases, CLOSED .. lease) == 1
+  unreserved = unknown and not closed
+  if not closed and not unreserved then return 0 end
 end
 
 local amounts, last_us = string.gmatch(ARGV[5], '%d+'), now_us

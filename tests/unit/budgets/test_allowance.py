@@ -1,12 +1,15 @@
-"""What a worker grants while the ledger is away."""
+"""What a worker grants while the ledger is away: a share of every limit, as full as the limit was."""
+
+from dataclasses import replace
 
 import pytest
 
 from budgets.allowance import LocalAllowance
-from budgets.ledger import Amounts, Denied, Grant, Scope
+from budgets.ledger import Amounts, Denied, Grant, Scope, reserving
 from budgets.limit import Limit
 
 ONE: Amounts = {"requests": 1}
+NOON = 1_699_963_200.0  # of 2023-11-14
 
 
 def scope(tenant: str = "acme", **changes: object) -> Scope:
@@ -14,8 +17,26 @@ def scope(tenant: str = "acme", **changes: object) -> Scope:
     return Scope(tenant, (Limit.model_validate(fields),))
 
 
-def grants(allowance: LocalAllowance, limits: Scope, calls: int, now: float) -> int:
-    return sum(isinstance(allowance.decide(limits, ONE, now, 0.0), Grant) for _ in range(calls))
+def asked(limits: Scope, amounts: Amounts = ONE, wall: float = NOON) -> Grant:
+    """What the ledger was asked for when it was away."""
+    grant, _ = reserving(limits, amounts, wall)
+    return grant
+
+
+def told(limits: Scope, in_use: int, wall: float = NOON) -> Grant:
+    """A grant by the ledger, which said what was in use afterwards (parts of the one limit)."""
+    grant = asked(limits, wall=wall)
+    return replace(grant, in_use=tuple([in_use * terms.scale for terms in grant.stands.terms]))
+
+
+def decided(
+    allowance: LocalAllowance, limits: Scope, amounts: Amounts = ONE, now: float = 0.0, wall: float = NOON
+) -> Grant | Denied:
+    return allowance.decide(asked(limits, amounts, wall), now, wall)
+
+
+def grants(allowance: LocalAllowance, limits: Scope, calls: int, now: float, wall: float = NOON) -> int:
+    return sum(isinstance(decided(allowance, limits, ONE, now, wall), Grant) for _ in range(calls))
 
 
 def test_a_share_is_granted_at_once_and_refills_at_that_share() -> None:
@@ -25,36 +46,86 @@ def test_a_share_is_granted_at_once_and_refills_at_that_share() -> None:
     assert grants(allowance, scope(), 100, 1e6) == 6
 
 
+def test_what_was_used_before_stays_used() -> None:
+    allowance = LocalAllowance(share=0.1)
+    allowance.heard(told(scope(), 40))
+    assert grants(allowance, scope(), 100, 0.0) == 2, "a tenth of the 20 that were left"
+    later = LocalAllowance(share=0.1)
+    later.heard(told(scope(), 40))
+    assert grants(later, scope(), 100, 0.0, NOON + 30) == 5, "and of the 30 that have flowed back since"
+
+
+def test_debt_is_paid_off_first() -> None:
+    allowance = LocalAllowance(share=0.1)
+    allowance.heard(told(scope(), 90))
+    assert grants(allowance, scope(), 1, 0.0) == 0
+    assert grants(allowance, scope(), 100, 0.0, NOON + 40) == 1, "4 of its 9 have flowed back, so 1 of 6 is left"
+
+
+def test_the_latest_that_was_heard_counts_whoever_heard_it() -> None:
+    allowance, same = LocalAllowance(share=0.1), scope()
+    allowance.heard(told(scope(), 10, NOON))
+    allowance.heard(told(same, 50, NOON + 5))
+    allowance.heard(told(scope(), 20, NOON + 2))
+    assert grants(allowance, same, 100, 0.0, NOON + 5) == 1
+
+
+def test_what_the_ledger_grants_again_begins_the_share_anew() -> None:
+    allowance = LocalAllowance(share=0.1)
+    assert grants(allowance, scope(), 100, 0.0) == 6
+    allowance.heard(told(scope(), 30))
+    assert grants(allowance, scope(), 100, 0.0) == 3
+
+
 def test_the_wait_that_is_named_is_enough() -> None:
     allowance = LocalAllowance(share=0.1)
     grants(allowance, scope(), 6, 0.0)
-    denied = allowance.decide(scope(), ONE, 1.0, 1_000.0)
+    denied = decided(allowance, scope(), now=1.0, wall=NOON + 1_000)
     assert isinstance(denied, Denied)
     assert denied.local
     assert not denied.store_down
     assert (denied.limit, denied.used, denied.requested) == (6, 6, 1)
     assert denied.retry_after_seconds == pytest.approx(9)
-    assert denied.resets_at == 1_059.0
+    assert denied.resets_at == NOON + 1_059
     assert grants(allowance, scope(), 1, 1.0 + denied.retry_after_seconds) == 1
 
 
-def test_a_grant_says_that_it_is_local() -> None:
-    grant = LocalAllowance().decide(scope(), ONE, 0.0, 0.0)
+def test_a_grant_says_that_it_is_local_and_keeps_the_lease_that_may_be_in_the_ledger() -> None:
+    wanted = asked(scope())
+    grant = LocalAllowance().decide(wanted, 0.0, NOON)
     assert isinstance(grant, Grant)
     assert grant.local
-    assert grant.amounts == ONE
+    assert (grant.lease, grant.amounts, grant.in_use) == (wanted.lease, ONE, ())
 
 
 def test_a_lone_call_larger_than_the_share_passes_once() -> None:
     allowance = LocalAllowance(share=0.1)
     huge: Amounts = {"requests": 50}
-    assert isinstance(allowance.decide(scope(), huge, 0.0, 0.0), Grant)
-    assert isinstance(allowance.decide(scope(), huge, 1.0, 0.0), Denied)
+    assert isinstance(decided(allowance, scope(), huge), Grant)
+    assert isinstance(decided(allowance, scope(), huge, 1.0), Denied)
+
+
+def test_what_was_used_takes_the_place_of_what_was_expected() -> None:
+    allowance = LocalAllowance(share=0.1)
+    six: Amounts = {"requests": 6}
+    grant = decided(allowance, scope(), six)
+    assert isinstance(grant, Grant)
+    assert grants(allowance, scope(), 1, 0.0) == 0
+    allowance.ended(grant, {"requests": 2})
+    assert grants(allowance, scope(), 100, 0.0) == 4
+
+
+def test_strict_limits_are_asked_for_the_most() -> None:
+    allowance = LocalAllowance(share=0.1)
+    strict = scope(dimension="total_tokens", amount=1_000, hardness="strict")
+    little: Amounts = {"total_tokens": 10}
+    found = [allowance.decide(asked(strict, little), 0.0, NOON, {"total_tokens": 60}) for _ in range(3)]
+    assert [isinstance(each, Grant) for each in found] == [True, False, False]
 
 
 def test_open_passes_and_closed_refuses() -> None:
     assert grants(LocalAllowance(), scope(on_store_error="open"), 100, 0.0) == 100
-    denied = LocalAllowance().decide(scope(on_store_error="closed"), ONE, 0.0, 0.0)
+    denied = decided(LocalAllowance(), scope(on_store_error="closed"))
     assert isinstance(denied, Denied)
     assert denied.store_down
 
@@ -77,16 +148,31 @@ def test_tenants_do_not_share_and_the_number_of_buckets_is_bounded() -> None:
     assert grants(allowance, scope("a"), 7, 0.0) == 6
 
 
-def test_a_quota_is_spread_evenly_over_its_windows() -> None:
-    allowance = LocalAllowance(share=0.1)
-    daily = scope(per_seconds=None, every="day", amount=864)
-    assert grants(allowance, daily, 100, 0.0) == 86
-    assert grants(allowance, daily, 100, 10_000.0) == 10
-    denied = allowance.decide(daily, ONE, 10_000.0, 0.0)
+def test_a_quota_gives_its_share_once_in_a_window() -> None:
+    allowance, daily = LocalAllowance(share=0.1), scope(per_seconds=None, every="day", amount=864)
+    allowance.heard(told(daily, 464))
+    assert grants(allowance, daily, 100, 0.0) == 40, "a tenth of the 400 that were left"
+    assert grants(allowance, daily, 100, 40_000.0, NOON + 40_000) == 0
+    denied = decided(allowance, daily, now=40_000.0, wall=NOON + 40_000)
     assert isinstance(denied, Denied)
     assert (denied.kind, denied.local) == ("rate", True), "worth another try: it is not the quota that is spent"
+    assert (denied.retry_after_seconds, denied.resets_at) == (10.0, NOON + 43_200)
+    assert grants(allowance, daily, 100, 43_200.0, NOON + 43_200) == 86, "the next day has used nothing"
 
 
-def test_calls_at_once_are_not_counted_while_nobody_can_tell() -> None:
-    at_once = Scope("acme", (Limit(dimension="concurrent_calls", amount=1),))
-    assert grants(LocalAllowance(), at_once, 10, 0.0) == 10
+def test_calls_at_once_are_a_share_too_and_their_places_come_back() -> None:
+    allowance = LocalAllowance(share=0.1)
+    at_once = Scope("acme", (Limit(name="lanes", dimension="concurrent_calls", amount=25),))
+    running = [decided(allowance, at_once) for _ in range(3)]
+    assert [isinstance(each, Grant) for each in running] == [True, True, False]
+    refused = running[-1]
+    assert isinstance(refused, Denied)
+    assert (refused.kind, refused.limit, refused.used, refused.retry_after_seconds) == ("slots", 2, 2, 1.0)
+    first = running[0]
+    assert isinstance(first, Grant)
+    allowance.heard(told(scope(), 1))
+    allowance.ended(first, {})
+    allowance.ended(first, {})
+    assert grants(allowance, at_once, 5, 0.0) == 1
+    one = Scope("acme", (Limit(name="one", dimension="concurrent_calls", amount=1),))
+    assert grants(allowance, one, 5, 0.0) == 1, "one each at least"
