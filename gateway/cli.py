@@ -9,38 +9,34 @@ import gc
 import json
 import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from config import load as loading
 from config.model import Config
-from config.problems import ConfigError
-from config.settings import Settings, from_environment
+from config.settings import Settings
+from gateway import cli_keys, cli_limits, cli_tenants, explain, parquet, usage_report
 from gateway import demo as demonstration
-from gateway import explain, parquet, usage_report
-from gateway.app import Gateway, StartError, running, using
-from gateway.embedded import EmbeddedError
+from gateway.app import Gateway, running, using
+from gateway.command import File, configuration, process_settings, run, stop
 from gateway.errors import Fault
 from gateway.logs import configure
 from gateway.reloading import Reloading
-from gateway.secret import SecretError
-from gateway.store import StoreError
 from gateway.supervisor import PARENT_PIPE, supervising
 from gateway.usage_report import COLUMNS, Row
-from gateway.vault import KeysError
 
 COMMANDS = "kvgate.commands"
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
-START_ERRORS = (StartError, EmbeddedError, StoreError, SecretError, KeysError, demonstration.DemoError)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-
-File = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", envvar="KVGATE_CONFIG")]
+app.add_typer(cli_tenants.app, name="tenants")
+app.add_typer(cli_keys.app, name="keys")
+app.add_typer(cli_limits.app, name="limits")
 
 
 @app.command()
@@ -208,44 +204,3 @@ def stop_signals() -> asyncio.Event:
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stopping.set)
     return stopping
-
-
-def run(work: Coroutine[None, None, None]) -> None:
-    """Run on the fastest loop there is; a start that fails is one line."""
-    try:
-        import uvloop
-
-        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
-    except ImportError:
-        factory = None
-    try:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(work)
-    except START_ERRORS as error:
-        stop(str(error))
-
-
-def configuration(file: Path) -> Config:
-    """The checked configuration; every problem is printed, then the program ends."""
-    try:
-        return loading.load(file)
-    except ConfigError as error:
-        for problem in error.problems:
-            typer.echo(f"{file}: {problem}" if problem.place or problem.line else str(problem), err=True)
-        raise typer.Exit(1) from None
-
-
-def process_settings() -> Settings:
-    """The KVGATE_* settings; a wrong one is named by its variable."""
-    try:
-        return from_environment()
-    except ConfigError as error:
-        for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        raise typer.Exit(1) from None
-
-
-def stop(message: str) -> NoReturn:
-    """End with one line and exit code 1."""
-    typer.echo(message, err=True)
-    raise typer.Exit(1)

@@ -11,7 +11,7 @@ from config.model import Config
 from gateway import tenant_changes
 from gateway.admission import Unusable, joined
 from gateway.clock import wall
-from gateway.keys import digest_of, mark_of, new_key
+from gateway.keys import Digests, holds_key, mark_of, new_key
 from gateway.store import Store
 from gateway.tenant_book import Entry, Note, OtherSecret, TenantBook, Via
 from gateway.tenant_changes import Change, ChangeRefused
@@ -19,20 +19,23 @@ from gateway.tenant_record import StoredTenant
 from gateway.tenant_views import detail_of, summary_of
 
 TRIES: Final = 5
+MAX_WHO: Final = 64
 Make = Callable[[StoredTenant | None], Change]
 
 
 class Desk:
-    """`config` gives the configuration in force, `secret` is the deployment's. `who` changes things, `via` which way.
+    """`config` gives the configuration in force, `secret` the deployment's. `who` changes things, `via` which way.
 
     Every method raises `StoreError` if the store does not answer, and `ChangeRefused` for what cannot be done.
     """
 
-    def __init__(self, config: Callable[[], Config], store: Store, secret: bytes, who: str, via: Via) -> None:
+    def __init__(
+        self, config: Callable[[], Config], store: Store, secret: Callable[[], bytes], who: str, via: Via
+    ) -> None:
         self.config = config
         self.book = TenantBook(store)
         self._secret = secret
-        self._who = who
+        self._who = called(who)
         self._via: Via = via
 
     async def tenants(self) -> list[dict[str, object]]:
@@ -62,7 +65,7 @@ class Desk:
 
     async def delete(self, name: str) -> None:
         """Forget a tenant of the store, or what the store adds to one of the file. Its budgets and records stay."""
-        await self.change(name, lambda record: tenant_changes.deleted(there(name, record)))
+        await self.change(name, lambda record: tenant_changes.deleted(_kept(name, record)))
 
     async def switch(self, name: str, on: bool) -> None:
         """Refuse all keys of a tenant, or do so no more."""
@@ -73,24 +76,24 @@ class Desk:
     ) -> str:
         """A new key: the only time it is seen."""
         key = new_key()
-        digest = digest_of(self._secret, key.encode()).hex()
+        digest = Digests(self._secret()).of(key.encode()).hex()
 
         def make(record: StoredTenant | None) -> Change:
             now, in_file = wall(), self.keys_in_file(tenant)
             return tenant_changes.key_created(self.some(tenant, record), name, digest, until, budgets, now, in_file)
 
-        await self.change(tenant, make, mark_of(self._secret))
+        await self.change(tenant, make, mark_of(self._secret()))
         return key
 
     async def rotate(self, tenant: str, name: str, overlap_seconds: float) -> str:
         """A new key under an old one's name, which holds for `overlap_seconds` more."""
         key = new_key()
-        digest = digest_of(self._secret, key.encode()).hex()
+        digest = Digests(self._secret()).of(key.encode()).hex()
 
         def make(record: StoredTenant | None) -> Change:
             return tenant_changes.key_rotated(self.some(tenant, record), name, digest, overlap_seconds, wall())
 
-        await self.change(tenant, make, mark_of(self._secret))
+        await self.change(tenant, make, mark_of(self._secret()))
         return key
 
     async def expire(self, tenant: str, name: str, until: float | None) -> None:
@@ -151,8 +154,21 @@ class Desk:
         return None if after.says_nothing else after
 
 
+def called(who: str) -> str:
+    """Who somebody says to be. Raises `ChangeRefused`."""
+    if not 0 < len(who) <= MAX_WHO or not who.isprintable() or holds_key(who):
+        raise ChangeRefused(f"who changes something is 1 to {MAX_WHO} printable characters, and no key")
+    return who
+
+
 def there(name: str, record: StoredTenant | None) -> StoredTenant:
     """The record. Raises `ChangeRefused` if there is none."""
     if record is None:
         raise ChangeRefused(f"there is no tenant {name!r}", missing=True)
+    return record
+
+
+def _kept(name: str, record: StoredTenant | None) -> StoredTenant:
+    if record is None:
+        raise ChangeRefused(f"the store has no record of {name!r}", missing=True)
     return record

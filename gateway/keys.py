@@ -24,9 +24,16 @@ def new_key() -> str:
     return PREFIX + "".join([secrets.choice(_ALPHABET) for _ in range(_LENGTH)])
 
 
-def digest_of(secret: bytes, key: bytes) -> bytes:
-    """The 32 bytes under which a key of the store is found."""
-    return hmac.digest(secret, b"key:" + key, hashlib.sha256)
+class Digests:
+    """Digests of keys under one secret, of 32 bytes: under such a digest a key of the store is found."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._begun = hmac.new(secret, b"key:", hashlib.sha256)  # copied, it is half as dear as made anew
+
+    def of(self, key: bytes) -> bytes:
+        digest = self._begun.copy()
+        digest.update(key)
+        return digest.digest()
 
 
 def mark_of(secret: bytes) -> str:

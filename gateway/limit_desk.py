@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from budgets.correction import Corrected, correcting
 from budgets.grant import Misdated
-from budgets.limit import Limit
+from budgets.limit import Limit, units
 from budgets.scope import Level, Owner, Scope
 from budgets.statement import Account
+from config.tiers import amount_of
 from gateway import tenant_changes
 from gateway.admission import FOREVER, Joined, entitled
 from gateway.clock import wall
@@ -55,20 +56,26 @@ class LimitDesk:
         """One limit as it is configured."""
         return find(place, caller_of(await self._joined(place.tenant), place.key, FOREVER))
 
-    async def boost(self, place: Place, amount: int, burst: int | None, until: float, reason: str) -> None:
-        """Another amount for a limit until a moment. A burst grows as the amount does, unless one is given."""
+    async def boost(
+        self, place: Place, written: object, until: float, burst: object = None, reason: str | None = None
+    ) -> Boost:
+        """Another amount, as people write it, until a moment. A burst grows as it does, unless one is given."""
         if place.organisation:
             raise ChangeRefused("a limit of an organisation is changed in the file")
-        reason, (_, limit) = reasoned(reason), await self.limit(place)
-        if burst is None and limit.burst is not None:
-            burst = max(1, limit.burst * amount // limit.amount)
+        why = reasoned(reason) if reason is not None else None
+        _, limit = await self.limit(place)
         if burst is not None and limit.kind != "rate":
             raise ChangeRefused("burst is of rates only; leave it out")
-        boost = Boost(place.limit, amount, until, burst, place.key)
+        amount = parts_of("amount", written, limit, least=1)
+        grown = max(1, limit.burst * amount // limit.amount) if limit.burst is not None else None
+        boost = Boost(
+            place.limit, amount, until, grown if burst is None else parts_of("burst", burst, limit, least=1), place.key
+        )
         await self._desk.change(
             place.tenant,
-            lambda record: tenant_changes.boosted(self._desk.some(place.tenant, record), boost, reason, wall()),
+            lambda record: tenant_changes.boosted(self._desk.some(place.tenant, record), boost, why, wall()),
         )
+        return boost
 
     async def end_boost(self, place: Place) -> None:
         """The limit as configured, at once."""
@@ -77,20 +84,26 @@ class LimitDesk:
             lambda record: tenant_changes.boost_ended(self._desk.some(place.tenant, record), place.limit, place.key),
         )
 
-    async def set_used(self, place: Place, used: int, reason: str) -> Corrected:
+    async def set_used(self, place: Place, written: object, reason: str) -> tuple[Limit, Corrected]:
         """Say how much of a limit was used. The note is written first: no counter changes without one."""
         caller = caller_of(await self._joined(place.tenant), place.key, wall())
         owner, limit = find(place, caller)
         if limit.kind == "slots":
             raise ChangeRefused(f"{limit.label!r} counts calls that run; it cannot be set")
-        said = {"limit": place.limit, "of": owner.label, "used": used, "reason": reasoned(reason)}
+        used = parts_of("used", written, limit)
+        said = {
+            "limit": place.limit,
+            "of": owner.label,
+            "used": units(limit.dimension, used),
+            "reason": reasoned(reason),
+        }
         await self._desk.note(place.tenant, "used set", said)
         scope = Scope(place.tenant, (limit,), organisation=caller.may.organisation, owners=(owner,))
         found: Corrected | Misdated = Misdated(wall())
         while isinstance(found, Misdated):
             step = correcting(scope, used, found.now_seconds)
             found = step.read(await self._store.run(step.script, step.keys, step.args))
-        return found
+        return limit, found
 
     async def _joined(self, tenant: str) -> Joined:
         record = (await self._desk.book.find(tenant)).record
@@ -105,6 +118,17 @@ def caller_of(tenant: Joined, key: str | None, now: float) -> Caller:
     stands = entitled(tenant, key, FOREVER, now)
     assert stands.may is not None
     return Caller(key or "", stands.may, b"", stands.budgets)
+
+
+def parts_of(field: str, written: object, limit: Limit, least: int = 0) -> int:
+    """An amount of the limit's dimension, as people write it. Raises `ChangeRefused`."""
+    try:
+        parts = amount_of(written, limit.dimension)
+    except ValueError as error:
+        raise ChangeRefused(f"{field}: {error}") from None
+    if parts < least:
+        raise ChangeRefused(f"{field}: expected at least {least}")
+    return parts
 
 
 def find(place: Place, caller: Caller) -> tuple[Owner, Limit]:

@@ -31,6 +31,14 @@ def secret_of(settings: Settings) -> bytes:
         raise SecretError(f"the secret in {path} cannot be used: {error.strerror}; set KVGATE_SECRET") from error
 
 
+def known_secret(settings: Settings) -> bytes:
+    """The secret, if there is one already; a command makes none. Raises `SecretError`."""
+    path = settings.data_dir / FILE_NAME
+    if settings.secret is None and not path.exists():
+        raise SecretError(f"there is no secret in {path}; set KVGATE_SECRET to the one of the gateways")
+    return secret_of(settings)
+
+
 def _make(path: Path) -> None:
     """Written beside and linked into place: two processes that start at once agree on one."""
     if path.exists():

@@ -131,7 +131,7 @@ def key_deleted(record: StoredTenant, name: str) -> Change:
     return Change(_with(record, keys=keys, boosts=boosts, disabled_keys=off), "key deleted", {"key": name})
 
 
-def boosted(record: StoredTenant, boost: Boost, reason: str, now: float) -> Change:
+def boosted(record: StoredTenant, boost: Boost, reason: str | None, now: float) -> Change:
     """Another amount for a limit until a moment, in the place of an earlier boost of it."""
     if boost.until <= now:
         raise ChangeRefused(f"the boost would end at {told(boost.until)}, which is past")

@@ -21,7 +21,7 @@ from config.tenants import Tenant
 from gateway.admission import FOREVER, NOTHING, Joined, Unusable, as_in_file, ends, ignored, joined, standing
 from gateway.clock import wall
 from gateway.errors import NotAuthenticated, StoreDown
-from gateway.keys import PREFIX, digest_of
+from gateway.keys import PREFIX, Digests
 from gateway.logs import log
 from gateway.roster import Roster
 from gateway.tenant_record import StoredTenant
@@ -73,10 +73,11 @@ class Tenants:
     def __init__(self, config: Config, secret: bytes, roster: Roster | None = None) -> None:
         self._config = config
         self._secret = secret
+        self._keyed = Digests(secret)
         self._roster = roster
         self._callers: dict[bytes, Caller] = {}  # of the file, whatever the time and the store
         self._admissions: dict[bytes, Admission] = {}
-        self._digests: dict[str, Sequence[bytes]] = {}  # of each tenant's admissions
+        self._digests: dict[str, Sequence[bytes]] = {}  # of the admissions of each tenant
         self._joined: dict[str, Joined | None] = {}
         for tenant in config.tenants.values():
             self._callers |= self._of_file(tenant)
@@ -90,10 +91,7 @@ class Tenants:
         if len(given) > 1:
             raise NotAuthenticated(_TWICE)
         key = _key_of(*given[0])
-        caller = None
-        if 0 < len(key) <= MAX_KEY_BYTES:
-            digest = hashlib.sha256(key).digest()
-            caller = self._callers.get(digest) or self._admitted(key, digest)
+        caller = self._caller_of(key) if 0 < len(key) <= MAX_KEY_BYTES else None
         if caller is None:
             raise NotAuthenticated(_UNKNOWN)
         return caller
@@ -122,17 +120,22 @@ class Tenants:
         may, salt = self._config.effective(tenant), self._salt(tenant.name)
         return {bytes.fromhex(key.sha256): Caller(key.name, may, salt, key.budgets) for key in tenant.keys}
 
-    def _admitted(self, key: bytes, digest: bytes) -> Caller | None:
-        """The caller by what the store says, None if it says no."""
-        roster, admission = self._roster, self._admissions.get(digest)
-        if roster is None:
-            return None
-        if admission is None and key.startswith(_MADE_BY_US):
-            admission = self._admissions.get(digest_of(self._secret, key))
-            if not (roster.current if admission is None else roster.trusted):
+    def _caller_of(self, key: bytes) -> Caller | None:
+        roster = self._roster if key.startswith(_MADE_BY_US) else None
+        if roster is not None and (found := self._admissions.get(self._keyed.of(key))) is not None:
+            if not roster.trusted:
                 raise StoreDown(_UNTOLD, headers=RETRY)
-        if admission is None:
-            return None
+            return self._admitted(found)
+        digest = hashlib.sha256(key).digest()
+        caller = self._callers.get(digest)
+        if caller is None and (found := self._admissions.get(digest)) is not None:
+            caller = self._admitted(found)
+        if caller is None and roster is not None and not roster.current:  # it may have been made meanwhile
+            raise StoreDown(_UNTOLD, headers=RETRY)
+        return caller
+
+    def _admitted(self, admission: Admission) -> Caller | None:
+        """The caller at this moment, None if the key is refused."""
         if admission.until <= (now := wall()):
             self._renew(admission, now)
         return admission.caller

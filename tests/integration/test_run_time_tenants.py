@@ -23,7 +23,9 @@ PATIENCE_SECONDS = 60.0
 
 
 def desk(store: Store) -> Desk:
-    return Desk(lambda: configured({"any": {"one": "http://127.0.0.1:1"}}, limited), store, SECRET, "ann", "cli")
+    return Desk(
+        lambda: configured({"any": {"one": "http://127.0.0.1:1"}}, limited), store, lambda: SECRET, "ann", "cli"
+    )
 
 
 def limited(data: dict[str, Any]) -> None:
@@ -121,7 +123,7 @@ async def test_a_boost_lets_more_pass_and_keeps_what_was_used(pair: tuple[House,
     key = await at.create_key("beta", "laptop")
     await answered(pair[0], key, 200)
     assert [await statuses(pair[0], key) for _ in range(3)] == [200, 200, 429]
-    await LimitDesk(at, store).boost(place, 5, None, 4e9, "a launch")
+    await LimitDesk(at, store).boost(place, "5", 4e9, reason="a launch")
     await answered(pair[0], key, 200)
     await answered(pair[1], key, 200)
     assert [await statuses(running, key) for running in pair] == [429, 429]
@@ -140,7 +142,7 @@ async def test_a_counter_is_put_right_with_a_note_of_why(pair: tuple[House, Hous
     await answered(pair[1], key, 429)
     for running in pair:
         await running.quiet()
-    corrected = await LimitDesk(at, store).set_used(place, 1, "two of them were ours")
+    _, corrected = await LimitDesk(at, store).set_used(place, "1", "two of them were ours")
     assert (corrected.before, corrected.reserved) == (3, 0)
     assert [await statuses(pair[1], key) for _ in range(3)] == [200, 200, 429]
     entry = (await at.changes("beta"))[0]

@@ -74,13 +74,17 @@ def test_make_targets_of_the_readme_exist() -> None:
 def test_kvgate_commands_of_the_readme_exist_with_their_options() -> None:
     app = typer.Typer()
     app.registered_commands = [*cli.app.registered_commands]
+    app.registered_groups = [*cli.app.registered_groups]
     app.command("engine")(engine)
     known = get_command(app)
     assert isinstance(known, TyperGroup)
     used = [words[1:] for words in commands() if words and words[0].endswith("bin/kvgate")]
-    assert {words[0] for words in used} == {"check", "serve", "engine", "plan"}
+    assert {words[0] for words in used} == {"check", "serve", "engine", "plan", "tenants", "keys", "limits"}
     for name, *words in used:
-        options = {option for parameter in known.commands[name].params for option in parameter.opts}
+        command = known.commands[name]
+        if isinstance(command, TyperGroup):
+            command = command.commands[words[0]]
+        options = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("-")} <= options
 
 

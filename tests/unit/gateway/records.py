@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway import tenant_changes
-from gateway.keys import digest_of
+from gateway.keys import Digests
 from gateway.roster import Roster
 from gateway.tenant_book import News
 from gateway.tenant_record import StoredTenant
@@ -15,7 +15,7 @@ NOW = 1_000.0
 
 
 def digest(key: str = STORE_KEY) -> str:
-    return digest_of(SECRET, key.encode()).hex()
+    return Digests(SECRET).of(key.encode()).hex()
 
 
 def stored(name: str = "beta", **settings: Any) -> StoredTenant:

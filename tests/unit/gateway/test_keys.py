@@ -1,8 +1,11 @@
 """Keys are hard to guess, easy to recognise, and kept as digests under a secret."""
 
+import hashlib
+import hmac
+
 import pytest
 
-from gateway.keys import PREFIX, digest_of, holds_key, mark_of, new_key, without_keys
+from gateway.keys import PREFIX, Digests, holds_key, mark_of, new_key, without_keys
 
 
 def test_a_key_is_long_recognisable_and_new() -> None:
@@ -13,7 +16,8 @@ def test_a_key_is_long_recognisable_and_new() -> None:
 
 def test_a_digest_depends_on_all_of_the_key_and_on_the_secret() -> None:
     key = new_key().encode()
-    digests = {digest_of(b"one", key), digest_of(b"two", key), digest_of(b"one", key[:-1])}
+    digests = {Digests(b"one").of(key), Digests(b"two").of(key), Digests(b"one").of(key[:-1])}
+    assert hmac.new(b"one", b"key:" + key, hashlib.sha256).digest() in digests
     assert len(digests) == 3 and all(len(digest) == 32 for digest in digests)
 
 

@@ -1,5 +1,7 @@
 """Keys of the store are found as those of the file are, and what changes there holds at the next request."""
 
+import hashlib
+
 import msgspec
 import pytest
 
@@ -174,3 +176,9 @@ def test_before_the_store_has_told_anything_its_keys_cannot_be_checked() -> None
     with pytest.raises(StoreDown):
         tenants.identify(bearer())
     assert tenants.identify(BEARER).tenant == "acme"
+
+
+def test_a_key_of_our_making_may_stand_in_the_file(time: list[float]) -> None:
+    """What somebody makes with kvgate and writes down as a digest is a key of the file like any other."""
+    in_file = config(("tenants/acme/keys/0/sha256", hashlib.sha256(SECOND_KEY.encode()).hexdigest()))
+    assert Tenants(in_file, SECRET, roster(stored())).identify(bearer(SECOND_KEY)).tenant == "acme"
