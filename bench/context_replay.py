@@ -20,11 +20,14 @@ from gateway.prices import TYPICAL_PROMPT_TOKENS
 from gateway.tokens import counter, encoding
 from policies.conversation import Conversation, Message
 from policies.edit import apply
+from policies.keeping import Keeping
 from policies.memory import EMPTY, Memory
 from policies.plan import Pricing, Refuse, plan
 from policies.policy import Policy
 from policies.validate import violations
 
+KEEPING: Final = Keeping(key=b"bench")
+"""Originals are kept where a tier says so, and all of them can be."""
 START, END = 200_000, 200_001
 """Tokens of a chat template, which no text has."""
 DIALECT: Final = OpenAIChat()
@@ -106,7 +109,7 @@ def replayed(session: Session, tier: Tier, machine: Machine) -> Iterator[Served 
     before: tuple[Message, ...] = ()
     for number, (conversation, reply) in enumerate(session.calls()):
         pricing = machine.pricing(number, decoded) if tier.economic else None
-        made = plan(conversation, tier.policies, memory, count, known_messages=known, pricing=pricing)
+        made = plan(conversation, tier.policies, memory, count, known_messages=known, pricing=pricing, keeping=KEEPING)
         if isinstance(made, Refuse):
             yield made
             return

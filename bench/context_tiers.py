@@ -65,4 +65,11 @@ def tiers(scale: Scale) -> list[Tier]:
         Tier("trim, window to 1/2", (trim, *scale.window(0.5))),
         Tier(TOGETHER, together),
         Tier(f"{TOGETHER}, economic", together, economic=True),
+        Tier(f"{TOGETHER}, originals kept", tuple(map(_keeping_originals, together))),
     ]
+
+
+def _keeping_originals(policy: Policy) -> Policy:
+    if isinstance(policy, TrimToolOutput | DedupeToolOutput):
+        return policy.model_copy(update={"keep_original_seconds": 86_400.0})
+    return policy

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from bench.context_replay import DIALECT, Served
+from bench.context_replay import DIALECT, KEEPING, Served
 from bench.context_sessions import Session, WireMessage
 
 Kind = Literal["number", "path", "name", "error", "decision"]
@@ -108,9 +108,16 @@ def _inserted(items: list[Any], item: Any, place: float) -> list[Any]:
 def fates(facts: Iterable[Fact], served: Served) -> Iterator[tuple[Kind, Fate]]:
     """What has become of every fact that this call's conversation holds."""
     sent = "\n".join(map(DIALECT.countable, served.sent.messages))
+    messages = served.original.messages
     for planted in facts:
-        if planted.at < len(served.original.messages):
-            yield planted.kind, "retained" if planted.text in sent else "lost"
+        if planted.at < len(messages):
+            yield planted.kind, _fate(planted.text, messages[planted.at].text, sent)
+
+
+def _fate(fact: str, original: str, sent: str) -> Fate:
+    if fact in sent:
+        return "retained"
+    return "recoverable" if KEEPING.handle_of(original) in sent else "lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from bench.context_replay import Served
+from bench.context_replay import KEEPING, Served
 from bench.context_sessions import Session, forty_turns, real
 from bench.probes import KINDS, Kept, fact, fates, planted
 from policies.conversation import Conversation
@@ -69,6 +69,15 @@ def test_a_fact_is_asked_for_once_it_was_said_and_found_by_its_characters() -> N
     assert list(fates(facts, served(early))) == [("number", "retained")]
     lost = [kind for kind, fate in fates(facts, served(probed, without)) if fate == "lost"]
     assert lost == ["number"]
+
+
+def test_a_fact_is_recoverable_by_the_handle_of_its_own_original_alone() -> None:
+    probed, facts = planted(forty_turns(100, turns=2))
+    originals = [message.text for message in probed.messages if message.role == "tool"]
+    for shown, expected in ((0, ["recoverable", "lost"]), (1, ["lost", "recoverable"])):
+        pointer = {"role": "user", "content": f"see {KEEPING.handle_of(originals[shown])}"}
+        found = fates(facts, served(probed, Session("s", [pointer])))
+        assert [fate for _, fate in found] == expected
 
 
 def test_shares_are_of_what_was_asked() -> None:
