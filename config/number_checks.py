@@ -12,7 +12,9 @@ from config.problems import Place
 from config.soft_checks import budgets_of
 from config.tenants import Tenant
 from config.tiers import Context, MaxTokens, Session, Tier
+from policies.dedupe_tool_output import DedupeToolOutput
 from policies.policy import Policy
+from policies.trim_tool_output import TrimToolOutput
 
 Found = Iterator[tuple[Place, str]]
 
@@ -47,6 +49,7 @@ def _strict(config: Config) -> Found:
 
 def _of_tier(tier: Tier) -> Found:
     yield from _context(tier.context, tier.policies)
+    yield from _retrieval(tier.context, tier.policies)
     yield from _max_tokens(tier.max_tokens)
     yield from _session(tier.session)
 
@@ -54,6 +57,7 @@ def _of_tier(tier: Tier) -> Found:
 def _of_tenant(tenant: Tenant, tier: Tier) -> Found:
     policies = tier.policies if tenant.policies is None else tenant.policies
     yield from _context(overridden(tier.context, tenant.context), policies)
+    yield from _retrieval(overridden(tier.context, tenant.context), policies)
     yield from _max_tokens(overridden(tier.max_tokens, tenant.max_tokens))
     yield from _session(overridden(tier.session, tenant.session))
 
@@ -66,6 +70,13 @@ def _context(context: Context, policies: Sequence[Policy]) -> Found:
     if high is not None and not any(isinstance(policy, Window) for policy in policies):
         place = ("context", "high_water_tokens")
         yield place, "has no effect without a window; add {kind: keep_recent_turns} to the policies"
+
+
+def _retrieval(context: Context, policies: Sequence[Policy]) -> Found:
+    keeping = (TrimToolOutput, DedupeToolOutput)
+    if context.retrieval_tool and not any(isinstance(p, keeping) and p.keep_original_seconds for p in policies):
+        place = ("context", "retrieval_tool")
+        yield place, "has no effect where no original is kept; add keep_original: 24h to a trim_tool_output policy"
 
 
 def _max_tokens(max_tokens: MaxTokens) -> Found:

@@ -37,13 +37,15 @@ class Context(Section):
     """How much prompt a request may carry. At the high water mark the window is cut down to the low one.
 
     None: no limit of the tier's own; the model's limit holds in any case. With `economic` steps, one that breaks a warm
-    prefix is taken only where it gains more than it costs, or where a limit forces it.
+    prefix is taken only where it gains more than it costs, or where a limit forces it. With `retrieval_tool` models are
+    told of a function that reads originals, which clients must know how to carry out.
     """
 
     limit_tokens: Positive | None = None
     high_water_tokens: Positive | None = None
     low_water_tokens: Positive | None = None
     steps: Literal["strict", "economic"] = "strict"
+    retrieval_tool: bool = False
 
 
 class MaxTokens(Section):

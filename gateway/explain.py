@@ -16,6 +16,7 @@ from gateway.dialects.openai_chat import OpenAIChat
 from gateway.dialects.openai_completions import OpenAICompletions
 from gateway.errors import InvalidRequest, ModelNotFound
 from gateway.metrics import Metrics
+from gateway.retrieval import announced
 from gateway.service import Service
 from gateway.tenants import Caller
 from gateway.tokens import counter
@@ -37,6 +38,8 @@ async def edits(config: Config, tenant: str, body: bytes) -> str:
         raise ModelNotFound(f"There is no model {call.model!r} for {tenant}; it may use: {allowed}.")
     names = digests.of_messages(call.messages)
     service = Service(caller, model, (), Counter(counter(model.encoding)))
+    if service.announces:
+        call = announced(call)
     planned = await Context(Metrics(), lambda _: 1.0).plan(call, service, Known(names))
     head = f"tenant {tenant}, tier {caller.may.tier}, model {model.name}"
     return "\n".join([head, *report(planned, dialect.messages(call, names))])

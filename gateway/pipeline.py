@@ -20,6 +20,7 @@ from gateway.measure import Measure
 from gateway.passage import Opened, Passage
 from gateway.reports import answer_headers
 from gateway.responder import Responder
+from gateway.retrieval import announced
 from gateway.routing import candidates
 from gateway.snapshot import Snapshot
 
@@ -42,6 +43,8 @@ class Pipeline:
         caller = snapshot.tenants.identify(request.headers)  # 2 who
         call = dialect.parse(request.body)  # 1 parse
         service = snapshot.service(caller, call.model)
+        if service.announces:
+            call = announced(call)
         passage = Passage(call, service, request_id, started_at)
         try:
             opened = await self._books.open(call, service, request.headers)  # 3 open

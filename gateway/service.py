@@ -62,6 +62,7 @@ class Service:
         "_session_budgets",
         "_session_scopes",
         "_sized",
+        "announces",
         "arguments",
         "bounds",
         "caller",
@@ -127,6 +128,7 @@ class Service:
         self.place = Place(caller.tenant, caller.may.organisation)
         self.keeping = keeping_for(caller)
         self.keep_seconds = keep_seconds(caller.may.policies)
+        self.announces = caller.may.context.retrieval_tool and self.keep_seconds > 0
         self._quiet_up_to: tuple[int, int, int, int, float] = NOTHING_QUIET
         self._limit_tokens: int | None = None
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
