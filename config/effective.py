@@ -18,9 +18,11 @@ from policies.cap_context import CapContext
 from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.policy import Policy
+from policies.summarize_older_turns import SummarizeOlderTurns
 
 S = TypeVar("S", bound=Section)
 Window = KeepRecentTurns | KeepRecentTokens
+Marked = Window | SummarizeOlderTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,17 @@ def overridden(base: S, override: S | None) -> S:
 def within(policies: Sequence[Policy], context: Context, mode: Mode = "enforce") -> Iterator[Policy]:
     """The policies, told the context's marks and limit."""
     for policy in policies:
-        marked = _marked(policy, context) if isinstance(policy, Window) else policy
+        marked = _marked(policy, context) if isinstance(policy, Marked) else policy
         yield marked if mode == "enforce" else marked.model_copy(update={"mode": mode})
     if context.limit_tokens is not None:
         yield CapContext(limit_tokens=context.limit_tokens, mode=mode)
 
 
-def _marked(window: Window, context: Context) -> Window:
+def _marked(window: Marked, context: Context) -> Marked:
     if window.high_water_tokens is not None or context.high_water_tokens is None:
         return window
+    if isinstance(window, SummarizeOlderTurns) and window.low_water_tokens is not None:
+        return window.model_copy(update={"high_water_tokens": context.high_water_tokens})
     marks = {"high_water_tokens": context.high_water_tokens, "low_water_tokens": context.low_water_tokens}
     return window.model_copy(update=marks)
 
@@ -124,6 +128,8 @@ def _tightened(may: Effective, limit_tokens: int) -> Iterator[Policy]:
             high = min(limit_tokens, policy.high_water_tokens or limit_tokens)
             low = min(high // 2, policy.low_water_tokens or high)
             yield policy.model_copy(update={"high_water_tokens": high, "low_water_tokens": max(1, low)})
+        elif isinstance(policy, SummarizeOlderTurns):
+            yield policy.lowered(limit_tokens)
         else:
             yield policy
     yield CapContext(limit_tokens=limit_tokens, mode=may.mode)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from config import name_checks, number_checks, price_checks, soft_checks
+from config import name_checks, number_checks, price_checks, soft_checks, summary_checks
 from config.document import Document
 from config.model import Config
 from config.problems import ConfigError, Place, Problem, from_pydantic, path
@@ -57,6 +57,7 @@ def _build(data: Mapping[str, Any], folder: Path) -> tuple[Config | None, Found]
         found += name_checks.problems(config, declared)
         found += number_checks.problems(config)
         found += soft_checks.problems(config, declared["pools"])
+        found += summary_checks.problems(config, declared)
         if not found:
             found += price_checks.problems(config, declared)
     return config, found

@@ -6,7 +6,7 @@ Rule: a number that would have no effect is a mistake too.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from config.effective import Window, overridden
+from config.effective import Marked, overridden
 from config.model import Config
 from config.problems import Place
 from config.soft_checks import budgets_of
@@ -67,7 +67,7 @@ def _context(context: Context, policies: Sequence[Policy]) -> Found:
     yield from _ascending("context", low_water_tokens=low, high_water_tokens=high, limit_tokens=limit)
     if low is not None and high is None:
         yield ("context", "low_water_tokens"), "needs high_water_tokens, the mark at which the window is cut"
-    if high is not None and not any(isinstance(policy, Window) for policy in policies):
+    if high is not None and not any(isinstance(policy, Marked) for policy in policies):
         place = ("context", "high_water_tokens")
         yield place, "has no effect without a window; add {kind: keep_recent_turns} to the policies"
 

@@ -98,6 +98,9 @@ class Session(Section):
     stored_bytes: Annotated[
         Size, Field(gt=0, description="Text of a tenant in the store; the longest unused goes.")
     ] = 256 * 1024 * 1024
+    expire: Literal["forget", "summarize"] = Field(
+        default="forget", description="What becomes of a session that is idle for its ttl."
+    )
     budgets: Budgets = ()
 
 

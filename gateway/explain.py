@@ -21,7 +21,7 @@ from gateway.service import Service
 from gateway.tenants import Caller
 from gateway.tokens import counter
 from policies.conversation import Message
-from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
 
 
 async def edits(config: Config, tenant: str, body: bytes) -> str:
@@ -87,5 +87,7 @@ def describe(edit: Edit, messages: tuple[Message, ...]) -> str:
             what = f"message {edit.at}, arguments of call {edit.call} made a JSON object"
         case InsertAnswer():
             what = f"behind message {edit.at} an answer to a call that had none"
+        case AddSummary():
+            what = f"behind message {edit.at} a record of what is left out"
     tokens = f"{edit.removed_tokens} tokens removed" if edit.removed_tokens >= 0 else f"{-edit.removed_tokens} added"
     return f"{edit.policy}: {what}, {tokens}"

@@ -4,10 +4,12 @@ Rule: never a silent cut. What does not fit is refused, with the limit, the size
 was asked for a reply may be lowered, where the settings say so.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
+
+from policies.summary import Wanted
 
 UNBOUNDED_TOKENS = 1 << 62
 """What a reply may take for which nobody set a bound."""
@@ -15,12 +17,13 @@ UNBOUNDED_TOKENS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The prompt has `tokens` where at most `limit_tokens` may be sent."""
+    """The prompt has `tokens` where at most `limit_tokens` may be sent. With what is `wanted` it might fit."""
 
     policy: str
     limit_tokens: int
     tokens: int
     message: str
+    wanted: Wanted | None = field(default=None, compare=False)
 
 
 class CapContext(BaseModel):

@@ -28,7 +28,12 @@ class ClearOldReasoning(BaseModel):
             return draft
         border = turns[-self.keep_turns].start
         old = (turn for turn in turns if draft.cleared <= turn.start < border)
-        thinking = [at for turn in old for at in reasoning_in(draft.frame, turn) if draft.keeps(at)]
+        thinking = [
+            at
+            for turn in old
+            for at in reasoning_in(draft.frame, turn)
+            if draft.keeps(at) and at not in draft.cleared_messages
+        ]
         savings = tuple((at, draft.messages[at].reasoning_tokens) for at in thinking)
         if sum(saved for _, saved in savings) < self.min_removed_tokens:
             return draft

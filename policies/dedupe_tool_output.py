@@ -92,7 +92,7 @@ class DedupeToolOutput(BaseModel):
         """
         latest: dict[tuple[str, str], int] = {}
         called = draft.frame.called
-        shut = draft.frame.pinned | draft.frame.untouched
+        shut = draft.pinned | draft.frame.untouched
         for at in range(len(draft.messages) - 1, -1, -1):
             if at not in called or not self._covers(draft, at):
                 continue

@@ -12,6 +12,7 @@ from policies import window
 from policies.conversation import Message
 from policies.copies import Copy, families, promoted
 from policies.frame import Frame
+from policies.summary import SUMMARIZE, Ahead, Summary, Wanted
 from policies.trimmed import Trimmed
 
 WINDOW = "keep_recent_turns"
@@ -33,6 +34,7 @@ class Draft:
     """`cut` is the first message of the window, 0 while nothing is dropped; reasoning before `cleared` is left out.
 
     The first `known` messages have been sent before. `open`: a step is being taken, or the engine holds nothing.
+    `ahead` is what a record was asked for that is not used yet, `wanted` one that a policy asks for now.
     """
 
     frame: Frame
@@ -44,6 +46,9 @@ class Draft:
     cut_policy: str = WINDOW
     cleared: int = 0
     dues: tuple[Due, ...] = ()
+    summary: Summary | None = None
+    ahead: Ahead | None = None
+    wanted: Wanted | None = None
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
@@ -56,7 +61,21 @@ class Draft:
 
     def in_window(self, at: int) -> bool:
         """Whether the window leaves message `at`."""
-        return at >= self.cut or at in self.frame.pinned
+        return at >= self.cut or at in self.pinned
+
+    @cached_property
+    def pinned(self) -> frozenset[int]:
+        """What no window drops: of what a summary covers nothing but the task and the bridge behind it."""
+        if self.summary is None:
+            return self.frame.pinned
+        cover = self.summary.cover
+        bridge = () if cover.bridge is None else (cover.bridge,)
+        return self.frame.head.union(bridge, (at for at in self.frame.pinned if at >= cover.stop))
+
+    @property
+    def summarized(self) -> int:
+        """Before which message everything is in a summary; 0 for none."""
+        return 0 if self.summary is None else self.summary.cover.stop
 
     def stands(self, at: int) -> bool:
         """Whether message `at` is trimmed as it was sent before."""
@@ -75,8 +94,11 @@ class Draft:
     @cached_property
     def cleared_messages(self) -> frozenset[int]:
         """Messages that are sent without their reasoning: whole turns, but for those with a message none may touch."""
+        by_summary = frozenset() if self.summary is None else frozenset(self.summary.cover.cleared)
+        if not self.cleared:
+            return by_summary
         turns = (turn for turn in self.frame.conversation.turns() if turn.start < self.cleared)
-        return frozenset(at for turn in turns for at in reasoning_in(self.frame, turn)) if self.cleared else frozenset()
+        return by_summary.union(at for turn in turns for at in reasoning_in(self.frame, turn))
 
     @cached_property
     def heads(self) -> frozenset[int]:
@@ -86,6 +108,8 @@ class Draft:
     def tokens(self, at: int) -> int:
         """Tokens that message `at` costs as it is sent, were it sent, with the answers added behind it."""
         tokens = self.output_tokens(at) + self.frame.mends.added_tokens(at)
+        if self.summary is not None and at == self.summary.cover.at:
+            tokens += self.summary.tokens
         return tokens - self.messages[at].reasoning_tokens if at in self.cleared_messages else tokens
 
     def output_tokens(self, at: int) -> int:
@@ -108,8 +132,9 @@ class Draft:
     def total_tokens(self) -> int:
         """Tokens of the prompt as it is sent; only what is edited is looked at."""
         mends = self.frame.mends
-        gone = mends.orphans.union(at for at in range(self.cut) if at not in self.frame.pinned)
-        edited = self.cleared_messages.union(self.trimmed, self.copies, mends.texts, mends.calls) - gone
+        gone = mends.orphans.union(at for at in range(self.cut) if at not in self.pinned)
+        task = () if self.summary is None else (self.summary.cover.at,)
+        edited = self.cleared_messages.union(self.trimmed, self.copies, mends.texts, mends.calls, task) - gone
         total = self.frame.conversation.total_tokens - sum(self.messages[at].tokens for at in gone)
         return total - sum(self.messages[at].tokens - self.tokens(at) for at in edited)
 
@@ -143,7 +168,20 @@ class Draft:
         """With the window moved forward to `cut`; the first copy left of an output that is dropped takes its place."""
         if cut <= self.cut:
             return self
-        moved = replace(self, cut=cut, cut_policy=policy)
+        return self._moved(replace(self, cut=cut, cut_policy=policy))
+
+    def with_summary(self, summary: Summary) -> "Draft":
+        """With a summary in place of what it covers, and of the summary before it."""
+        draft = replace(self, summary=summary, wanted=None)
+        if summary.cover.stop > self.cut:
+            draft = replace(draft, cut=summary.cover.stop, cut_policy=SUMMARIZE)
+        return self._moved(draft)
+
+    def wanting(self, wanted: Wanted) -> "Draft":
+        """With a record asked for."""
+        return replace(self, wanted=wanted, ahead=Ahead(wanted.cover, wanted.key) if wanted.make else self.ahead)
+
+    def _moved(self, moved: "Draft") -> "Draft":
         lost = {head for head in self.heads if not moved.keeps(head)}
         moved = moved._promoted(lost, moved.keeps)
         left = {at: copy for at, copy in moved.copies.items() if moved.keeps(at)}

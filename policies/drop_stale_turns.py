@@ -26,7 +26,7 @@ class DropStaleTurns(BaseModel):
         if idle_seconds < self.gap_seconds:
             return draft
         turns = draft.frame.conversation.turns()[1:]
-        starts = [turn.start for turn in turns if turn.start not in draft.frame.pinned]
+        starts = [turn.start for turn in turns if turn.start not in draft.pinned]
         latest = starts[-self.keep_turns] if len(starts) >= self.keep_turns else 0
         cut = max((start for start in draft.frame.cuts if start <= latest), default=0)
         return draft.stepped().with_cut(cut, self.kind)

@@ -72,7 +72,18 @@ class InsertAnswer:
     removed_tokens: int
 
 
-Change = ReplaceText | ClearReasoning | ReplaceArguments
+@dataclass(frozen=True, slots=True)
+class AddSummary:
+    """Behind the text of message `at`, a user's: `text` for messages left out; it costs `removed_tokens` below 0."""
+
+    policy: str
+    at: int
+    digest: bytes
+    text: str
+    removed_tokens: int
+
+
+Change = ReplaceText | ClearReasoning | ReplaceArguments | AddSummary
 """What changes one message where it stands."""
 
 Edit = Change | DropMessages | InsertAnswer
@@ -116,6 +127,9 @@ def _changed(message: Message, edit: Change) -> Message:
         case ReplaceArguments():
             digest = _digest(message.digest, f"{edit.call} {edit.arguments}")
             return replace(message, digest=digest, calls=_calls(message, edit), tokens=tokens)
+        case AddSummary():
+            digest = _digest(message.digest, f"summary {edit.text}")
+            return replace(message, digest=digest, text=message.text + edit.text, tokens=tokens)
 
 
 def _calls(message: Message, edit: ReplaceArguments) -> tuple[ToolCall, ...]:

@@ -3,15 +3,16 @@
 Rule: everything here is worked out once for each plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import xxhash
 
-from policies import window
+from policies import covering, record, window
 from policies.conversation import Conversation, ToolCall
+from policies.covering import Cover
 from policies.mends import Mends
 
 
@@ -42,6 +43,27 @@ class Frame:
         return window.cuts(self.conversation, self.pinned)
 
     @cached_property
+    def head(self) -> frozenset[int]:
+        """What a summary never covers."""
+        return covering.head(self.conversation)
+
+    @cached_property
+    def covers(self) -> tuple[Cover, ...]:
+        """What a summary can cover, ascending."""
+        return covering.covers(self.conversation, self.untouched, record.BEGIN)
+
+    @cached_property
+    def cover_digests(self) -> Mapping[int, bytes]:
+        """`prefix_digest` of the stop of every cover, in one pass."""
+        stops, hashed, at = {}, xxhash.xxh3_128(), 0
+        digests = list(self._digests(len(self.conversation.messages)))
+        for cover in self.covers:
+            hashed.update(b"".join(digests[at : cover.stop]))
+            at = cover.stop
+            stops[at] = hashed.digest()
+        return stops
+
+    @cached_property
     def called(self) -> Mapping[int, Called]:
         """The call that each tool message answers."""
         messages = self.conversation.messages
@@ -53,12 +75,13 @@ class Frame:
 
     def prefix_digest(self, stop: int) -> bytes:
         """16 bytes that name the first `stop` messages, in order; stripped ones by what is left of them."""
+        return xxhash.xxh3_128_digest(b"".join(self._digests(stop)))
+
+    def _digests(self, stop: int) -> Iterator[bytes]:
         texts = self.mends.texts
-        digests = (
-            _of_text(texts[at].text) if at in texts and texts[at].policy == "strip" else message.digest
-            for at, message in enumerate(self.conversation.messages[:stop])
-        )
-        return xxhash.xxh3_128_digest(b"".join(digests))
+        for at, message in enumerate(self.conversation.messages[:stop]):
+            stripped = at in texts and texts[at].policy == "strip"
+            yield _of_text(texts[at].text) if stripped else message.digest
 
 
 def _of_text(text: str) -> bytes:

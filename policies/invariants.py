@@ -12,7 +12,8 @@ from itertools import pairwise
 from policies import json_ladder
 from policies.arguments import is_object
 from policies.conversation import INSTRUCTIONS, Conversation
-from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.record import BEGIN, END
 from policies.trimmed_text import whole
 
 
@@ -27,6 +28,7 @@ class Edited:
     cleared: frozenset[int]
     arguments: tuple[ReplaceArguments, ...]
     answers: tuple[InsertAnswer, ...]
+    summaries: tuple[AddSummary, ...]
     turns: tuple[range, ...]
 
     def kept(self, at: int) -> bool:
@@ -48,6 +50,7 @@ def edited(before: Conversation, edits: Sequence[Edit]) -> Edited:
         cleared=frozenset(edit.at for edit in edits if isinstance(edit, ClearReasoning)),
         arguments=tuple(edit for edit in edits if isinstance(edit, ReplaceArguments)),
         answers=tuple(edit for edit in edits if isinstance(edit, InsertAnswer)),
+        summaries=tuple(edit for edit in edits if isinstance(edit, AddSummary)),
         turns=before.turns(),
     )
 
@@ -139,6 +142,7 @@ def _characters(edited: Edited) -> Iterator[int]:
     texts = [(at, edit.text) for at, edit in edited.replaced.items()]
     texts += [(edit.at, edit.text) for edit in edited.answers]
     texts += [(edit.at, edit.arguments) for edit in edited.arguments]
+    texts += [(edit.at, edit.text) for edit in edited.summaries]
     yield from (at for at, text in texts if whole(text) is not text)
 
 
@@ -186,6 +190,27 @@ def _alternation(edited: Edited) -> Iterator[int]:
         yield spoken[0]
 
 
+def _summaries(edited: Edited) -> Iterator[int]:
+    """One at most, framed as data, behind the task; what follows is an assistant's; shorter than what is left out."""
+    messages = edited.before.messages
+    for number, edit in enumerate(edited.summaries):
+        spared = sum(messages[at].tokens for at in edited.gone if at > edit.at)
+        follows = next(
+            (
+                at
+                for at in range(edit.at + 1, len(messages))
+                if edited.kept(at) and messages[at].role not in INSTRUCTIONS
+            ),
+            edit.at,
+        )
+        behind_task = edit.at in edited.turns[0] and messages[edit.at].role == "user" if edited.turns else False
+        framed = edit.text.count(BEGIN) == 1 and edit.text.rstrip().endswith(END) and edit.text.count(END) == 1
+        nested = BEGIN in messages[edit.at].text
+        short = spared > -edit.removed_tokens
+        if number or not (behind_task and framed and short and messages[follows].role == "assistant") or nested:
+            yield edit.at
+
+
 RULES: dict[str, Callable[[Edited], Iterator[int]]] = {
     "system and developer messages stay": _instructions,
     "the first user message stays": _task,
@@ -200,4 +225,5 @@ RULES: dict[str, Callable[[Edited], Iterator[int]]] = {
     "user and assistant still alternate": _alternation,
     "arguments are a JSON object": _arguments,
     "an answer is added only where one is missing": _answers,
+    "one summary, framed, behind the task, shorter than what it replaces": _summaries,
 }

@@ -5,7 +5,7 @@ Rule: nothing that either has sent is forgotten, and nothing is kept twice.
 
 from dataclasses import replace
 
-from policies.memory import Cut, InForce, Memory
+from policies.memory import Cut, InForce, Memory, Recorded
 
 
 def joined(ours: Memory, theirs: Memory) -> Memory:
@@ -18,7 +18,15 @@ def _both(ours: InForce, theirs: InForce) -> InForce:
         return theirs if ours == InForce() else ours
     trims = {(trim.digest, trim.form == "same"): trim for trim in (*theirs.trims, *ours.trims)}
     cut, cleared = _further(ours.cut, theirs.cut), _further(ours.cleared, theirs.cleared)
-    return replace(ours, trims=tuple(trims.values()), cut=cut, cleared=cleared)
+    summary, ahead = _later(ours.summary, theirs.summary), _later(ours.ahead, theirs.ahead)
+    return replace(ours, trims=tuple(trims.values()), cut=cut, cleared=cleared, summary=summary, ahead=ahead)
+
+
+def _later(ours: Recorded | None, theirs: Recorded | None) -> Recorded | None:
+    """The record that stands for more; of equal ones ours."""
+    if ours is None or theirs is None:
+        return ours or theirs
+    return theirs if theirs.stop > ours.stop else ours
 
 
 def _further(ours: Cut | None, theirs: Cut | None) -> Cut | None:

@@ -129,7 +129,7 @@ class KeepRecentTurns(BaseModel):
 
 def _recent(draft: Draft) -> list[int]:
     """Where the turns in the window start that could be dropped; neither the first of all nor pinned ones count."""
-    pinned = draft.frame.pinned
+    pinned = draft.pinned
     starts = (turn.start for turn in draft.frame.conversation.turns()[1:])
     return [start for start in starts if start >= draft.cut and start not in pinned]
 
@@ -148,7 +148,7 @@ def _cut_by_tokens(before: int, total: int, moves: list[Move], water: Water) -> 
 
 def _moves(draft: Draft) -> list[Move]:
     """All moves there are, nearest first; linear in the messages."""
-    pinned = draft.frame.pinned
+    pinned = draft.pinned
     starts = [start for start in draft.frame.cuts if start > draft.cut]
     stop = starts[-1] if starts else draft.cut
     loose = (draft.tokens(at) if at not in pinned and draft.keeps(at) else 0 for at in range(draft.cut, stop))
@@ -161,7 +161,7 @@ def _restored(draft: Draft) -> list[int]:
     """By where the window begins: what it costs that copies stand in for the originals they pointed to."""
     steps = [0] * (len(draft.messages) + 2)
     if draft.copies:
-        for restored in restorations(draft.copies, draft.frame.pinned, draft.in_full, len(draft.messages)):
+        for restored in restorations(draft.copies, draft.pinned, draft.in_full, len(draft.messages)):
             steps[restored.start] += restored.tokens
             steps[restored.stop] -= restored.tokens
     return list(accumulate(steps))

@@ -49,17 +49,39 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """A record in the place of the messages before `stop`, which `prefix` names together; `key` is the record's name.
+
+    It costs `tokens`. `room` above 0: it holds facts in so many characters, found without a model.
+    """
+
+    stop: int
+    prefix: bytes
+    key: bytes
+    tokens: int = 0
+    room: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class InForce:
     """The edits in force in one lane.
 
     The window begins at `cut`, reasoning is cleared up to `cleared`, and `standing` holds the settings, as JSON, of the
-    policies that are no edits to remember but rules in force: `pin`, `strip` and `repair`.
+    policies that are no edits to remember but rules in force: `pin`, `strip` and `repair`. `ahead` is a record that was
+    asked for and is not used yet.
     """
 
     trims: tuple[Trim, ...] = ()
     cut: Cut | None = None
     cleared: Cut | None = None
     standing: str = ""
+    summary: Recorded | None = None
+    ahead: Recorded | None = None
+
+    @property
+    def edits(self) -> bool:
+        """Whether there is any edit to make again."""
+        return self != InForce(ahead=self.ahead)
 
     @property
     def counts(self) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from policies import window
 from policies.draft import Draft
-from policies.edit import ClearReasoning, DropMessages, Edit, ReplaceText
-from policies.memory import Cut, InForce, Trim
+from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, ReplaceText
+from policies.memory import Cut, InForce, Recorded, Trim
+from policies.summary import SUMMARIZE
 
 CLEAR = "clear_old_reasoning"
 REPAIR = "repair"
@@ -19,6 +20,7 @@ def edits(draft: Draft) -> tuple[Edit, ...]:
     calls = draft.frame.mends.calls
     found: list[Edit] = [*_drops(draft), *_texts(draft), *_clears(draft)]
     found += (edit for at in sorted(calls) if draft.keeps(at) for edit in calls[at])
+    found += _summaries(draft)
     found.sort(key=lambda edit: edit.start if isinstance(edit, DropMessages) else edit.at)
     return tuple(found)
 
@@ -27,18 +29,41 @@ def in_force(draft: Draft, standing: str) -> InForce:
     """What must be remembered to make the edits of a draft again that has any; `standing`: the rules in force."""
     # Messages of the same bytes may be an original and its copy: one digest, two trims.
     trims = {(trim.digest, trim.form == "same"): trim for trim in _trims(draft)}
-    clears = any(draft.keeps(at) for at in draft.cleared_messages)
+    clears = bool(draft.cleared) and any(draft.keeps(at) for at in draft.cleared_messages)
+    # What a summary covers is no window's: if its text is lost, so is the reason to leave the messages out.
     return InForce(
         trims=tuple(trims.values()),
-        cut=_border(draft, draft.cut, draft.cut_policy) if draft.cut else None,
+        cut=_border(draft, draft.cut, draft.cut_policy) if draft.cut > draft.summarized else None,
         cleared=_border(draft, draft.cleared, CLEAR) if clears else None,
         standing=standing,
+        summary=_recorded(draft),
+        ahead=ahead(draft),
     )
 
 
+def ahead(draft: Draft) -> Recorded | None:
+    """The record that was asked for, as it is remembered, while it could still be used."""
+    if draft.ahead is None or (stop := draft.ahead.cover.stop) <= max(draft.summarized, draft.cut):
+        return None
+    return Recorded(stop, draft.frame.cover_digests[stop], draft.ahead.key)
+
+
+def _recorded(draft: Draft) -> Recorded | None:
+    if (summary := draft.summary) is None:
+        return None
+    stop = summary.cover.stop
+    return Recorded(stop, draft.frame.cover_digests[stop], summary.key, summary.tokens, summary.room)
+
+
+def _summaries(draft: Draft) -> Iterator[AddSummary]:
+    if (summary := draft.summary) is not None:
+        at = summary.cover.at
+        yield AddSummary(SUMMARIZE, at, draft.messages[at].digest, summary.text, -summary.tokens)
+
+
 def _drops(draft: Draft) -> Iterator[DropMessages]:
-    for gone in window.dropped(draft.cut, draft.frame.pinned):
-        yield _drop(draft, draft.cut_policy, gone)
+    for gone in window.dropped(draft.cut, draft.pinned):
+        yield _drop(draft, SUMMARIZE if gone.start < draft.summarized else draft.cut_policy, gone)
     for gone in window.runs(sorted(at for at in draft.frame.mends.orphans if draft.in_window(at))):
         yield _drop(draft, REPAIR, gone)
 

@@ -6,7 +6,7 @@ in shadow are run in a lane of their own, together with the enforced ones, so th
 and nothing of it is sent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies.cap_context import CapContext, Refuse
@@ -20,12 +20,14 @@ from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, InForce, Memory
-from policies.outcome import edits, in_force
+from policies.outcome import ahead, edits, in_force
 from policies.policy import Policy
 from policies.pricing import Pricing, best_start
 from policies.repair import Repair
 from policies.replay import replayed
 from policies.standing import Standing, dumps, framed, loads
+from policies.summarize_older_turns import SummarizeOlderTurns
+from policies.summary import NO_RECORDS, Summary, Wanted
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
 
@@ -41,6 +43,9 @@ class Plan:
 
     `reply_tokens` is what the reply is clamped to, if it is. `what_if` are all edits there would be if the policies in
     shadow were enforced, `shadow` those of them that are not made; `shadow_refusal`: or they would refuse it.
+    `summary` is the record of older
+    turns that is sent; `wanted` is one that the plan would use, or will; `resting` one to be made if the session is
+    about to be forgotten.
     """
 
     edits: tuple[Edit, ...]
@@ -51,6 +56,9 @@ class Plan:
     what_if: tuple[Edit, ...] = ()
     shadow: tuple[Edit, ...] = ()
     shadow_refusal: Refuse | None = None
+    summary: Summary | None = None
+    wanted: Wanted | None = None
+    resting: Wanted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ class _State:
     reply_tokens: int | None
     automatic: Repair | None
     keeping: Keeping
+    records: Mapping[bytes, str]
 
 
 def plan(
@@ -80,6 +89,7 @@ def plan(
     reply_tokens: int | None = None,
     automatic: Repair | None = None,
     keeping: Keeping = NOTHING,
+    records: Mapping[bytes, str] = NO_RECORDS,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
 
@@ -88,18 +98,27 @@ def plan(
     used `idle_seconds` ago; `reply_tokens` were asked for (`max_tokens`; None: no bound). With `pricing` (economic) a
     step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide. `automatic` is
     what must be repaired in any case, whatever is remembered. Originals are named as far as `keeping` allows; without
-    it none is.
+    it none is. `records` are those of older turns, by their names.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
-    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping)
+    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
     draft, standing = _draft(conversation, enforced, before.enforced, state)
     refusal = _refusal(enforced, draft.total_tokens, reply_tokens)
     if refusal is not None:
-        return refusal
+        return replace(refusal, wanted=draft.wanted)
     made, remembered = _outcome(draft, standing)
     reply = _clamped(enforced, draft.total_tokens, reply_tokens)
-    done = Plan(made, conversation.total_tokens, draft.total_tokens, Memory(remembered), reply)
+    done = Plan(
+        made,
+        conversation.total_tokens,
+        draft.total_tokens,
+        Memory(remembered),
+        reply,
+        summary=draft.summary,
+        wanted=draft.wanted,
+        resting=_resting(enforced, draft),
+    )
     if len(enforced) < len(policies):
         sent = set(made)
         what_if, standing = _draft(conversation, policies, before.shadow, state)
@@ -153,6 +172,8 @@ def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int
             return policy.may_act(largest)
         case KeepRecentTurns() | KeepRecentTokens():
             return policy.may_act(total, messages, limit)
+        case SummarizeOlderTurns():
+            return policy.may_act(total, limit)
         case ClearOldReasoning():
             return policy.may_act(total)
         case DropStaleTurns():
@@ -166,7 +187,7 @@ def _draft(conversation: Conversation, policies: Sequence[Policy], before: InFor
     standing, remembered = _standing(policies, before)
     if state.automatic is not None:
         standing = (*standing, state.automatic)
-    draft = replayed(framed(conversation, standing), before, state.known, state.cold, state.keeping)
+    draft = replayed(framed(conversation, standing), before, state.known, state.cold, state.keeping, state.records)
     limit = _limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):
         spoken = _spoken(replace(draft, dues=()), policies, limit, state)
@@ -184,6 +205,8 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
                 draft = policy.revise(draft, state.count, state.keeping)
             case KeepRecentTurns() | KeepRecentTokens():
                 draft = policy.revise(draft, limit, state.pricing)
+            case SummarizeOlderTurns():
+                draft = policy.revise(draft, limit, state.pricing, state.count, state.records)
             case ClearOldReasoning():
                 draft = policy.revise(draft)
             case DropStaleTurns():
@@ -195,12 +218,17 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
 
 def _outcome(draft: Draft, standing: str) -> tuple[tuple[Edit, ...], InForce]:
     made = edits(draft)
-    return made, in_force(draft, standing) if made else InForce()
+    return made, in_force(draft, standing) if made else InForce(ahead=ahead(draft))
+
+
+def _resting(policies: Sequence[Policy], draft: Draft) -> Wanted | None:
+    asked = (policy.resting(draft) for policy in policies if isinstance(policy, SummarizeOlderTurns))
+    return next((wanted for wanted in asked if wanted is not None), None)
 
 
 def _standing(policies: Sequence[Policy], before: InForce) -> tuple[Sequence[Standing], str]:
     """The standing policies: those in force with the edits that are, else those listed."""
-    if before != InForce() and (remembered := loads(before.standing)) is not None:
+    if before.edits and (remembered := loads(before.standing)) is not None:
         return remembered, before.standing
     listed = [policy for policy in policies if isinstance(policy, Standing)]
     return listed, dumps(listed)

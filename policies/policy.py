@@ -13,6 +13,7 @@ from policies.keep_recent_turns import KeepRecentTurns
 from policies.pin import Pin
 from policies.repair import Repair
 from policies.strip import Strip
+from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 
 Policy = Annotated[
@@ -22,6 +23,7 @@ Policy = Annotated[
     | DropStaleTurns
     | KeepRecentTurns
     | KeepRecentTokens
+    | SummarizeOlderTurns
     | CapContext
     | Pin
     | Strip

@@ -69,6 +69,8 @@ def might_pay(before: Draft, moved: Draft, pricing: Pricing | None) -> bool:
 def _first_change(before: Draft, after: Draft) -> int:
     """The first message that is sent otherwise."""
     for at in range(before.known):
+        if before.summary != after.summary and after.summary and at == after.summary.cover.at:
+            return at
         if before.keeps(at) != after.keeps(at) or before.text_of(at) is not after.text_of(at):
             return at
         if (at in before.cleared_messages) != (at in after.cleared_messages):

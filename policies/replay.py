@@ -8,17 +8,30 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from policies.copies import Copy
+from policies.covering import Cover
 from policies.draft import Draft
 from policies.frame import Frame
 from policies.keeping import NOTHING, Keeping
-from policies.memory import Cut, InForce, Trim
+from policies.memory import Cut, InForce, Recorded, Trim
+from policies.summary import NO_RECORDS, Ahead, facts, summarized
 from policies.trimmed import Trimmed
 from policies.trimmed_text import render
 
 
-def replayed(frame: Frame, in_force: InForce, known: int, cold: bool, keeping: Keeping = NOTHING) -> Draft:
-    """A draft with the edits in force, as far as they concern this conversation."""
+def replayed(
+    frame: Frame,
+    in_force: InForce,
+    known: int,
+    cold: bool,
+    keeping: Keeping = NOTHING,
+    records: Mapping[bytes, str] = NO_RECORDS,
+) -> Draft:
+    """A draft with the edits in force, as far as they concern this conversation; `records` are by name."""
     draft = Draft(frame, known, cold)
+    if in_force.summary is not None:
+        draft = _with_record(draft, in_force.summary, records)
+    if in_force.ahead is not None and (cover := _cover(frame, in_force.ahead)) is not None:
+        draft = replace(draft, ahead=Ahead(cover, in_force.ahead.key))
     if in_force.cut and _holds(frame, in_force.cut):
         # An answer that came late to a call already dropped brings the call back.
         allowed = (start for start in frame.cuts if start <= in_force.cut.at)
@@ -34,6 +47,26 @@ def _held(trim: Trim, keeping: Keeping) -> Trim:
 
 def _holds(frame: Frame, border: Cut) -> bool:
     return border.at < len(frame.conversation.messages) and frame.prefix_digest(border.at + 1) == border.prefix
+
+
+def _with_record(draft: Draft, recorded: Recorded, records: Mapping[bytes, str]) -> Draft:
+    """A record whose text is lost is forgotten, and what it stood for is back."""
+    if (cover := _cover(draft.frame, recorded)) is None:
+        return draft
+    text = records.get(recorded.key)
+    if text is None and recorded.room:
+        text = facts(draft.frame, cover, recorded.room)
+    if not text:
+        return draft
+    return draft.with_summary(
+        summarized(draft.frame, cover, text, recorded.key, lambda _: recorded.tokens, recorded.room)
+    )
+
+
+def _cover(frame: Frame, recorded: Recorded) -> Cover | None:
+    """What is covered, if it still can be and is still the same."""
+    found = next((cover for cover in frame.covers if cover.stop == recorded.stop), None)
+    return found if found and frame.cover_digests[found.stop] == recorded.prefix else None
 
 
 def _with_trims(draft: Draft, trims: Sequence[Trim]) -> Draft:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from policies.conversation import Conversation, Message
-from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
 from policies.invariants import RULES, edited
 from policies.trimmed_text import whole
 
@@ -61,6 +61,8 @@ def _place(edit: Edit) -> tuple[int, int, int]:
             return edit.at, 2, edit.call
         case InsertAnswer():
             return edit.at, 3, 0
+        case AddSummary():
+            return edit.at, 4, 0
 
 
 def _follows(edit: Edit, place: tuple[int, int, int], last: tuple[int, int, int]) -> bool:
@@ -68,9 +70,9 @@ def _follows(edit: Edit, place: tuple[int, int, int], last: tuple[int, int, int]
 
 
 def _saves(edit: Edit, message: Message, tokens: int) -> bool:
-    """Whether the prompt gets shorter, or what makes it longer is a repair."""
+    """Whether the prompt gets shorter, or what makes it longer is a repair, or a summary, whose own rule weighs it."""
     match edit:
-        case InsertAnswer():
+        case InsertAnswer() | AddSummary():
             return edit.removed_tokens < 0
         case ReplaceArguments():
             return edit.removed_tokens <= 0

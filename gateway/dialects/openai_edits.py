@@ -9,8 +9,17 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.dialects.openai_messages import REASONING, decoded, with_text, without_surrogates
-from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from gateway.dialects.openai_messages import REASONING, decoded, with_more, with_text, without_surrogates
+from policies.edit import (
+    AddSummary,
+    Change,
+    ClearReasoning,
+    DropMessages,
+    Edit,
+    InsertAnswer,
+    ReplaceArguments,
+    ReplaceText,
+)
 
 _FUNCTION: Final = "function"
 
@@ -33,7 +42,7 @@ def rendered(messages: Sequence[bytes], edits: Sequence[Edit]) -> Iterator[bytes
             yield from answers.get(at, ())
 
 
-def _changed(raw: bytes, edit: ReplaceText | ClearReasoning | ReplaceArguments) -> bytes:
+def _changed(raw: bytes, edit: Change) -> bytes:
     match edit:
         case ReplaceText():
             return with_text(raw, edit.text)
@@ -41,6 +50,8 @@ def _changed(raw: bytes, edit: ReplaceText | ClearReasoning | ReplaceArguments) 
             return _encoded({field: value for field, value in decoded(raw).items() if field not in REASONING})
         case ReplaceArguments():
             return _encoded(_with_arguments(decoded(raw), edit))
+        case AddSummary():
+            return with_more(raw, edit.text)
 
 
 def _with_arguments(wire: Mapping[str, Any], edit: ReplaceArguments) -> Mapping[str, Any]:

@@ -54,6 +54,17 @@ def with_text(raw: bytes, text: str) -> bytes:
     return msgspec.json.encode(without_surrogates(wire))
 
 
+def with_more(raw: bytes, text: str) -> bytes:
+    """The message with `text` behind its own: in the same string, or as a part behind all others."""
+    wire = dict(decoded(raw))
+    content = wire.get("content")
+    if isinstance(content, list):
+        wire["content"] = [*content, {"type": "text", "text": text.lstrip("\n")}]
+    else:
+        wire["content"] = (content + text) if isinstance(content, str) else text.lstrip("\n")
+    return msgspec.json.encode(without_surrogates(wire))
+
+
 def text_of(content: object) -> str:
     """The text parts of a content, joined by line ends; empty for null."""
     if isinstance(content, str):

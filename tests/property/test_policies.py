@@ -25,6 +25,7 @@ from policies.policy import Policy
 from policies.pricing import Pricing
 from policies.repair import Repair
 from policies.strip import Strip
+from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.text_spans import boundary
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
@@ -61,6 +62,13 @@ policies = st.lists(
             min_removed_tokens=st.sampled_from((1, 50)),
         ),
         st.integers(1, 4).map(lambda turns: KeepRecentTurns(turns=turns)),
+        st.builds(
+            SummarizeOlderTurns,
+            by=st.sampled_from(("facts", "model")),
+            high_water_tokens=st.integers(900, 9000),
+            low_water_tokens=st.integers(400, 899),
+            max_tokens=st.integers(128, 399),
+        ),
         st.integers(1, 3).map(lambda turns: KeepRecentTurns(turns=turns, high_water_turns=turns)),
         st.integers(100, 9000).map(
             lambda high: KeepRecentTurns(high_water_tokens=high, low_water_tokens=max(1, high // 3))
@@ -174,7 +182,7 @@ def test_a_plan_breaks_no_invariant_and_meets_the_limit_or_refuses(
     assert after.total_tokens == done.sent_tokens <= min([done.sent_tokens, *limits(policies)])
     assert done.sent_tokens <= talk.total_tokens or any(isinstance(policy, Repair) for policy in policies)
     assert (after is talk) == (done.edits == ())
-    assert (done.memory is EMPTY) == (done.edits == ())
+    assert (done.memory is EMPTY) == (done.edits == () and done.memory.enforced.ahead is None)
 
 
 @settings(max_examples=100, deadline=None)

@@ -4,7 +4,7 @@ A few hundred in every run of the tests; as many as wished by `python -m tests.p
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from policies.cap_context import CapContext
@@ -21,11 +21,29 @@ from policies.plan import Plan, Pricing, Refuse, plan
 from policies.policy import Policy
 from policies.repair import Repair
 from policies.strip import Strip
+from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
 from tests.unit.policies.conversations import Counter, conversation, count, message
 
 RUNS = 400
+RECORD = "INTENT\nGo on.\nFACTS\n" + "port 8443\n" * 20
+
+
+class Written(dict[bytes, str]):
+    """Every record a model could have made, and the facts that were found: what a gateway remembers."""
+
+    def get(self, key: bytes, default: object = None) -> str:
+        return self[key] if key in self.keys() else RECORD
+
+    def learn(self, done: Plan) -> None:
+        if done.summary is not None and done.summary.room:
+            self[done.summary.key] = done.summary.record
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
 OUTPUTS = (
     "ok",
     "all is well here\n" * 90,
@@ -54,6 +72,15 @@ POLICIES: tuple[Callable[[Random], Policy], ...] = (
     lambda r: KeepRecentTurns(turns=r.randint(1, 3), high_water_turns=r.randint(3, 6)),
     lambda r: KeepRecentTurns(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
     lambda r: KeepRecentTokens(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
+    lambda r: SummarizeOlderTurns(
+        by="facts",
+        high_water_tokens=r.randint(900, 9000),
+        low_water_tokens=r.randint(400, 899),
+        max_tokens=r.randint(128, 399),
+    ),
+    lambda r: SummarizeOlderTurns(
+        high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(400, 899), max_tokens=r.randint(128, 399)
+    ),
     lambda r: CapContext(limit_tokens=r.randint(50, 9000)),
     lambda r: Pin(first_turns=r.randint(1, 2), tools=r.choice(((), ("loo*",))), roles=r.choice(((), ("assistant",)))),
     lambda r: Pin(markers=("Go",)),
@@ -109,25 +136,28 @@ def check(seed: int) -> None:
         some_policies(r),
     )
     idle, pricing, cold = r.choice((0.0, 100.0)), r.choice(PRICES), r.random() < 0.3
+    records: Mapping[bytes, str] = r.choice(({}, Written()))
 
     def planned(of: Conversation) -> Plan | Refuse:
-        return plan(of, policies, EMPTY, count, idle_seconds=idle, pricing=pricing, cold=cold)
+        return plan(of, policies, EMPTY, count, idle_seconds=idle, pricing=pricing, cold=cold, records=records)
 
     done = planned(whole)
     assert done == planned(whole)
     if isinstance(done, Plan):
-        is_sound(whole, policies, done)
+        is_sound(whole, policies, done, records)
         again = planned(apply(whole, done.edits))
         assert isinstance(again, Plan) and (again.edits == () or may_move_further(policies, done))
-        is_remembered(whole, done)
-    grows(whole, policies, pricing, r)
+        is_remembered(whole, done, records)
+    grows(whole, policies, pricing, records, r)
 
 
-def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan) -> None:
+def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan, records: Mapping[bytes, str]) -> None:
     assert violations(of, done.edits) == ()
     assert apply(of, done.edits).total_tokens == done.sent_tokens
     assert all(done.sent_tokens <= p.prompt_limit_tokens() for p in policies if isinstance(p, CapContext))
-    assert (done.memory is EMPTY) == (done.edits == ())
+    if isinstance(records, Written):
+        records.learn(done)
+    assert (done.memory is EMPTY) == (done.edits == () and done.memory.enforced.ahead is None)
 
 
 def may_move_further(policies: Sequence[Policy], done: Plan) -> bool:
@@ -136,34 +166,42 @@ def may_move_further(policies: Sequence[Policy], done: Plan) -> bool:
     Of what is sent nobody can tell that a pointer has an original, so a second plan for it may move that window.
     """
     pointers = any(trim.form == "same" for trim in done.memory.enforced.trims)
-    return pointers and any(isinstance(policy, KeepRecentTurns | KeepRecentTokens) for policy in policies)
+    windows = KeepRecentTurns | KeepRecentTokens | SummarizeOlderTurns
+    return pointers and any(isinstance(policy, windows) for policy in policies)
 
 
-def is_remembered(of: Conversation, done: Plan) -> None:
+def is_remembered(of: Conversation, done: Plan, records: Mapping[bytes, str]) -> None:
     counter = Counter()
-    again = plan(of, [], Memory.loads(done.memory.dumps()), counter, known_messages=len(of.messages))
+    again = plan(of, [], Memory.loads(done.memory.dumps()), counter, known_messages=len(of.messages), records=records)
     assert isinstance(again, Plan)
     assert again.edits == done.edits
     assert counter.calls == 0
 
 
-def grows(whole: Conversation, policies: Sequence[Policy], pricing: Pricing | None, r: Random) -> None:
+def grows(
+    whole: Conversation, policies: Sequence[Policy], pricing: Pricing | None, records: Mapping[bytes, str], r: Random
+) -> None:
     """Turn by turn: every plan is sound, and without a step what was sent stays as it was sent."""
     memory, known = EMPTY, 0
-    steps = (
-        any(isinstance(p, KeepRecentTurns | KeepRecentTokens | DropStaleTurns | CapContext) for p in policies)
-        or pricing is not None
-    )
+    stepping = KeepRecentTurns | KeepRecentTokens | SummarizeOlderTurns | DropStaleTurns | CapContext
+    steps = any(isinstance(p, stepping) for p in policies) or pricing is not None
     repairs = any(isinstance(p, Repair) for p in policies)
     sent: tuple[Message, ...] = ()
     for stop in [at + 1 for at, part in enumerate(whole.messages) if part.role in ("user", "tool")]:
         part = Conversation(whole.messages[:stop], whole.overhead_tokens)
         done = plan(
-            part, policies, memory, count, known_messages=known, pricing=pricing, idle_seconds=r.choice((0, 99))
+            part,
+            policies,
+            memory,
+            count,
+            known_messages=known,
+            pricing=pricing,
+            idle_seconds=r.choice((0, 99)),
+            records=records,
         )
         if isinstance(done, Refuse):
             return
-        is_sound(part, policies, done)
+        is_sound(part, policies, done, records)
         view = apply(part, done.edits).messages
         assert steps or repairs or view[: len(sent)] == sent
         memory, known, sent = Memory.loads(done.memory.dumps()), stop, view

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from policies.conversation import Conversation, ToolCall
-from policies.edit import ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.record import BEGIN, END, framed
 from policies.validate import RULES, violations
 from tests.unit.policies.conversations import calling, conversation, message, result, says, system, user
 
@@ -26,6 +27,10 @@ def clear(talk: Conversation, at: int) -> ClearReasoning:
 
 def answer(talk: Conversation, at: int, call_id: str, text: str = "none") -> InsertAnswer:
     return InsertAnswer("p", at, talk.messages[at].digest, call_id, text, -5)
+
+
+def summary(talk: Conversation, at: int, text: str = "x", tokens: int = 5) -> AddSummary:
+    return AddSummary("p", at, talk.messages[at].digest, framed(text, 3), -tokens)
 
 
 def rearrange(talk: Conversation, at: int, arguments: str, call: int = 0) -> ReplaceArguments:
@@ -52,6 +57,7 @@ TALK = conversation(
     message("tool", "ok", answers="d", media=1),
 )
 
+SUMMARY = "one summary, framed, behind the task, shorter than what it replaces"
 BREAKS: list[tuple[str, tuple[Edit, ...]]] = [
     ("system and developer messages stay", (drop(TALK, 0, 1),)),
     ("system and developer messages stay", (rewrite(TALK, 0),)),
@@ -77,12 +83,27 @@ BREAKS: list[tuple[str, tuple[Edit, ...]]] = [
     ("an answer is added only where one is missing", (answer(TALK, 4, "a"),)),
     ("an answer is added only where one is missing", (answer(TALK, 5, "a"),)),
     ("no lone surrogate leaves", (answer(TALK, 4, "a", "\ud83d"),)),
+    ("no lone surrogate leaves", (summary(TALK, 1, "\ud83d"), drop(TALK, 2, 5))),
+    (SUMMARY, (summary(TALK, 1),)),
+    (SUMMARY, (summary(TALK, 1, tokens=99), drop(TALK, 2, 5))),
+    (SUMMARY, (summary(TALK, 6), drop(TALK, 7, 9))),
+    (SUMMARY, (summary(TALK, 5), drop(TALK, 6, 10))),
+    (SUMMARY, (summary(TALK, 1, BEGIN), drop(TALK, 2, 5))),
+    (SUMMARY, (summary(TALK, 1, END), drop(TALK, 2, 5))),
+    (SUMMARY, (replace(summary(TALK, 1), text="as it is"), drop(TALK, 2, 5))),
+    (SUMMARY, (summary(TALK, 1), drop(TALK, 2, 6))),
 ]
 
 
 @pytest.mark.parametrize(("rule", "edits"), BREAKS)
 def test_each_rule_can_be_broken(rule: str, edits: tuple[Edit, ...]) -> None:
     assert rule in broken(TALK, *edits)
+
+
+def test_a_summary_that_is_right_breaks_nothing() -> None:
+    assert broken(TALK, summary(TALK, 1), drop(TALK, 2, 5)) == set()
+    nested = conversation(user(f"task {BEGIN}"), calling("a"), result("a"), says(), user())
+    assert broken(nested, summary(nested, 0), drop(nested, 1, 3)) == {SUMMARY}
 
 
 def test_an_image_not_yet_answered_stays() -> None:

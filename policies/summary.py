@@ -1,0 +1,87 @@
+"""A summary in the place of older messages, and what it takes to have one.
+
+Rule: it is named by what it stands for and by how it was asked for, never by where or when it was made; so whoever
+meets the same messages under the same policy finds the same text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import xxhash
+
+from policies import record
+from policies.covering import Cover
+from policies.edit import Edit
+from policies.extract_facts import extract
+from policies.frame import Frame
+from policies.trim_search import Count
+
+SUMMARIZE = "summarize_older_turns"
+NO_RECORDS: Final[Mapping[bytes, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The `record` named `key`, the `text` that is put behind the task, and what that costs.
+
+    `room` is how many characters facts were given that were found without a model; 0: a model wrote the record.
+    """
+
+    cover: Cover
+    key: bytes
+    record: str
+    text: str
+    tokens: int
+    room: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A record that was asked for, by its name."""
+
+    cover: Cover
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A record of what `cover` covers, wanted from a model under the name `key`.
+
+    `urgent`: a mark is passed and it would be used at once. `make`: it is worth a call; else it is used if it is there.
+    `others`: records of other stops that would do as well, by their names, the latest first. `before` is the name of
+    the record in force. `edits` are those of the messages before the stop, as they have been sent; `replaced_tokens`
+    is what the record replaces.
+    """
+
+    cover: Cover
+    key: bytes
+    urgent: bool
+    make: bool
+    replaced_tokens: int
+    others: tuple[bytes, ...] = ()
+    before: bytes = b""
+    edits: tuple[Edit, ...] = ()
+
+
+def name_of(prefix: bytes, made: str) -> bytes:
+    """16 bytes that name a record: of the messages `prefix` names, made as `made` says."""
+    return xxhash.xxh3_128_digest(b"%b|%d|%b" % (prefix, record.VERSION, made.encode()))
+
+
+def left_out(cover: Cover, head: frozenset[int]) -> list[int]:
+    """The messages that a summary stands for."""
+    return [at for at in range(cover.at + 1, cover.stop) if at not in head and at != cover.bridge]
+
+
+def summarized(frame: Frame, cover: Cover, text: str, key: bytes, count: Count, room: int = 0) -> Summary:
+    """A record as it is sent."""
+    framed = record.framed(text, len(left_out(cover, frame.head)))
+    return Summary(cover, key, text, framed, count(framed), room)
+
+
+def facts(frame: Frame, cover: Cover, room: int) -> str:
+    """The record of facts that can be put together of what `cover` covers, in so many characters."""
+    found = extract([frame.conversation.messages[at] for at in left_out(cover, frame.head)])
+    return record.harmless(found.written(room))
