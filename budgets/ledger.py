@@ -92,7 +92,7 @@ def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step
     args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.packed, " ".join(used)]
     if entry is None:
         return Step(_SETTLE, standing.keys, args, _settled)
-    args += (entry.keep, encoded(entry.record))
+    args += (entry.keep, *map(encoded, entry.records))
     return Step(_SETTLE, (*standing.keys, entry.stream), args, _settled)
 
 

@@ -41,11 +41,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record on its way into the stream `stream`, which keeps about `keep` of them."""
+    """Records on their way into the stream `stream`, which keeps about `keep` of them."""
 
     stream: str
     keep: int
-    record: Record
+    records: tuple[Record, ...]
 
 
 _DECODER = msgspec.json.Decoder(Record)

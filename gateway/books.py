@@ -13,7 +13,6 @@ from budgets import ledger
 from budgets.allowance import LocalAllowance
 from budgets.fullness import share_of, shares
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
-from budgets.record import Entry, Record, stream_of
 from budgets.script import Step, both
 from budgets.usage import Usage
 from gateway import artifacts, digests, sessions
@@ -34,6 +33,7 @@ from gateway.metrics import Metrics
 from gateway.originals import Original, Originals, checked
 from gateway.passage import Opened, Passage
 from gateway.prices import pricing
+from gateway.recording import entry_of
 from gateway.service import Service
 from gateway.sessions import Progress, Saved, Session, Sessions
 from gateway.statements import RETRY, Statements
@@ -178,7 +178,7 @@ class Books:
         call = passage.call
         charge = passage.charge(used) if used is not None else None
         amounts = service.amounts(used, call.choices, call.prompts, charge) if used is not None else {}
-        entry = entry_of(passage, opened.session.id, used) if used is not None else None
+        entry = entry_of(passage, opened, used)
         grant, doubtful = opened.grant, None
         if passage.extension is not None:
             await passage.extension.ended()
@@ -290,30 +290,3 @@ class Books:
             begins_turn=role_of(passage.call.messages[-1]) == "user",
         )
         return sessions.saving(opened.session, progress, passage.service.session_limits)
-
-
-def entry_of(passage: Passage, session: str, used: Usage) -> Entry | None:
-    """The record of a call, for the stream of its tenant; None if the tier keeps none."""
-    service, delivery = passage.service, passage.delivery
-    caller, may = service.caller, service.caller.may
-    if not may.usage_records:
-        return None
-    charge = passage.charge(used)
-    record = Record(
-        tenant=caller.tenant,
-        key=caller.key,
-        session=session,
-        model=service.model.name,
-        pool=delivery.pool,
-        outcome=delivery.outcome,
-        source=used.source,
-        prefill_tokens=used.prefill_tokens,
-        cached_tokens=used.cached_tokens,
-        decode_tokens=used.decode_tokens,
-        kv_read_bytes=passage.kv_read_bytes(used),
-        reasoning_tokens=used.reasoning_tokens,
-        kv_byte_seconds=charge.kv_byte_seconds,
-        gpu_microseconds=charge.gpu_microseconds,
-        money_nanos=charge.money_nanos,
-    )
-    return Entry(stream_of(caller.tenant, may.organisation), may.usage_records, record)

@@ -3,7 +3,7 @@
 Rule: numbers are the engine's; what nobody reported is absent, not zero.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backends.frames import Usage
 from budgets.charge import Spent
@@ -14,7 +14,8 @@ from gateway.call import Outcome
 class Delivery:
     """`sent`: a request went out. `frames`: data frames of a stream seen. `first_at`: when content first came.
 
-    `sent_at`, when the last attempt began, and `ended_at`, both by the monotonic clock.
+    `sent_at`, when the last attempt began, and `ended_at`, both by the monotonic clock. `absorbed` are attempts that
+    failed before their first byte although their engine may have worked.
     """
 
     outcome: Outcome = "failed"
@@ -26,6 +27,11 @@ class Delivery:
     first_at: float = 0.0
     sent_at: float = 0.0
     ended_at: float = 0.0
+    absorbed: list["Delivery"] = field(default_factory=list)
+
+    def absorb(self, now: float) -> None:
+        """The attempt that has just failed is nobody's to pay."""
+        self.absorbed.append(Delivery(pool=self.pool, replica=self.replica, sent_at=self.sent_at, ended_at=now))
 
     def spent(self, batch: float) -> Spent:
         """How long the engine held its KV. An answer that came as a whole grew evenly all the time."""

@@ -21,6 +21,8 @@ from gateway.responder import Responder
 
 JITTER_SECONDS: Final = 0.02
 """Calls that failed together do not come back together."""
+WORKED: Final = (errors.EngineTimeout, errors.EngineError, errors.EngineBroke)
+"""Faults of engines that may have computed the prompt before."""
 
 
 class Dispatch:
@@ -48,6 +50,8 @@ class Dispatch:
             try:
                 return await Attempt(job, pool, lease, responder, delivery, self._metrics, self._clock).run()
             except errors.EngineFault as failed:
+                if isinstance(failed, WORKED) and not responder.started:
+                    delivery.absorb(self._clock())
                 if not failed.retryable or responder.started:
                     raise
                 fault, tried = failed, tried | {lease.replica.name}

@@ -72,5 +72,8 @@ class Passage:
             return Usage.reported(told.prompt_tokens, told.cached_tokens, told.completion_tokens, told.reasoning_tokens)
         if not self.reached_engine:
             return None
-        prompt = self.planned.sent_tokens if self.planned and self.planned.counted else estimated_prompt_tokens
-        return Usage.estimated(prompt, self.delivery.tokens_seen)
+        return Usage.estimated(self.prompt_tokens(estimated_prompt_tokens), self.delivery.tokens_seen)
+
+    def prompt_tokens(self, estimated: int) -> int:
+        """The prompt as sent: as counted, else as estimated."""
+        return self.planned.sent_tokens if self.planned and self.planned.counted else estimated

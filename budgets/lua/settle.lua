@@ -3,7 +3,7 @@
 --
 -- ARGV: lease as it was reserved; 0 if it was, 1 if nobody knows (the answer never came), 2 if it never was; grace us,
 --       terms,
---       amounts used, in the order of the lease, and for a record how many to keep and the record; its stream is the
+--       amounts used, in the order of the lease, and for records how many to keep and the records; their stream is the
 --       last of the keys
 -- Gives: 1, or 0 if it was settled already.
 
@@ -48,7 +48,9 @@ end
 local KEEP, RECORD, RECORD_TTL_US = 6, 7, 400 * 86400 * 1000000
 if ARGV[RECORD] then
   local stream = KEYS[#KEYS]
-  redis.call('XADD', stream, 'MAXLEN', '~', ARGV[KEEP], '*', 'r', ARGV[RECORD])
+  for number = RECORD, #ARGV do
+    redis.call('XADD', stream, 'MAXLEN', '~', ARGV[KEEP], '*', 'r', ARGV[number])
+  end
   live({stream}, RECORD_TTL_US)
 end
 return 1

@@ -35,21 +35,21 @@ async def records(store: Store, stream: str = STREAM) -> list[Record]:
 
 async def test_a_call_settled_twice_is_recorded_once(store: Store) -> None:
     one = await granted(store, TOKENS)
-    assert await settle(store.run, one, ONE, Entry(STREAM, 10, RECORD))
-    assert not await settle(store.run, one, ONE, Entry(STREAM, 10, RECORD))
+    assert await settle(store.run, one, ONE, Entry(STREAM, 10, (RECORD,)))
+    assert not await settle(store.run, one, ONE, Entry(STREAM, 10, (RECORD,)))
     assert await records(store) == [RECORD]
     left = await store.command("PTTL", STREAM)
     assert isinstance(left, int) and left > 399 * 86_400_000
 
 
 async def test_a_call_without_limits_is_recorded_too(store: Store) -> None:
-    assert await settle(store.run, await granted(store), ONE, Entry(STREAM, 10, RECORD))
+    assert await settle(store.run, await granted(store), ONE, Entry(STREAM, 10, (RECORD,)))
     assert await store.command("KEYS", "*") == [STREAM.encode()]
 
 
 async def test_a_stream_keeps_about_as_many_as_it_should(store: Store) -> None:
     for _ in range(300):
-        await settle(store.run, await granted(store), ONE, Entry(STREAM, 100, RECORD))
+        await settle(store.run, await granted(store), ONE, Entry(STREAM, 100, (RECORD,)))
     assert 100 <= len(await records(store)) <= 200
 
 
