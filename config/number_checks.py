@@ -84,7 +84,9 @@ def _max_tokens(max_tokens: MaxTokens) -> Found:
 
 
 def _session(session: Session) -> Found:
-    return _ascending("session", ttl=session.ttl_seconds, absolute_ttl=session.absolute_ttl_seconds)
+    yield from _ascending("session", ttl=session.ttl_seconds, absolute_ttl=session.absolute_ttl_seconds)
+    if session.history == "stored":
+        yield from _ascending("session", history_bytes=session.history_bytes, stored_bytes=session.stored_bytes)
 
 
 def _ascending(section: str, **values: float | None) -> Found:

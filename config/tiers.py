@@ -87,9 +87,13 @@ Policies = Annotated[tuple[Policy, ...], BeforeValidator(plain_numbers)]
 Budgets = tuple[Budget, ...]
 
 
+History = Literal["none", "stored"]
+
+
 class Session(Section):
     """How long sessions are remembered (since last use, since their first), how many of a tenant's at once, how much
-    text the store keeps for all of them together, and what each of them may use.
+    text the store keeps for all of them together, and what each of them may use. With `history: stored` a client may
+    have its messages kept (`X-Context: stored`) and send only new ones.
     """
 
     ttl_seconds: Annotated[Duration, Field(gt=0, alias="ttl")] = 1_800.0
@@ -101,6 +105,10 @@ class Session(Section):
     expire: Literal["forget", "summarize"] = Field(
         default="forget", description="What becomes of a session that is idle for its ttl."
     )
+    history: History = "none"
+    history_bytes: Annotated[
+        Size, Field(gt=0, description="Text of one history; a call that would take it beyond is refused.")
+    ] = 8 * 1024 * 1024
     budgets: Budgets = ()
 
 

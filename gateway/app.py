@@ -32,6 +32,7 @@ from gateway.secret import secret_of
 from gateway.server import Server
 from gateway.snapshot import Snapshot
 from gateway.store import Store, StoreSettings, StoreUnavailable
+from gateway.stored import Stored
 from gateway.tasks import Tasks
 from gateway.tenant_book import TenantBook
 from gateway.vault import Vault, vault_of
@@ -189,7 +190,8 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     books = Books(gateway.store, gateway.metrics, forecast, gateway.background, gateway.vault)
     gateway.books = books
     context = Context(gateway.metrics, forecast.ratio, books.originals.hold)
-    pipeline = Pipeline(context, books, forecast, Measure(gateway.metrics, monotonic), monotonic)
+    stored = Stored(gateway.store, gateway.vault, gateway.metrics, gateway.background)
+    pipeline = Pipeline(context, books, stored, forecast, Measure(gateway.metrics, monotonic), monotonic)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds
     limits = Limits(body_bytes=settings.body_limit_bytes, unread_seconds=unread_seconds)

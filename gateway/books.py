@@ -25,6 +25,7 @@ from gateway.denials import fault_of
 from gateway.errors import SessionNotFound, StoreDown
 from gateway.extension import Extension
 from gateway.forecast import Forecast, most
+from gateway.histories import member_of
 from gateway.identity import named
 from gateway.lineage import recognised, role_of, session_id
 from gateway.logs import log
@@ -40,7 +41,7 @@ from gateway.statements import RETRY, Statements
 from gateway.store import Store, StoreError
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
-from gateway.texts import Place
+from gateway.texts import Place, Texts
 from gateway.vault import Vault, VaultError
 from policies.keeping import NOTHING
 from policies.memory import EMPTY
@@ -61,6 +62,7 @@ class Books:
         self._memories = Memories(vault, self._unopened)
         self._background = background
         self._sessions = Sessions(store)
+        self._texts = Texts(store, metrics)
         self.statements = Statements(store)
         self.originals = Originals(store, vault, metrics)
         self._metrics = metrics
@@ -152,6 +154,7 @@ class Books:
         try:
             if kept is not None:
                 found = await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
+                found |= await self._texts.forget(place, [member_of(kept)])
                 found |= await self.originals.forget(place, kept)
         except StoreError:
             raise StoreDown("The sessions cannot be reached now.", headers=RETRY) from None
@@ -256,6 +259,9 @@ class Books:
             saved = await self._run(saving, WRITE_SECONDS)
         if saved is not None and saved.evicted:
             await self._sessions.forget(caller.tenant, saved.evicted, caller.may.organisation)
+            if caller.may.session.history != "none":
+                place = Place(caller.tenant, caller.may.organisation)
+                await self._texts.forget(place, [member_of(id) for id in saved.evicted])
         return settled, saved
 
     def _undo(self, lost: Grant | None) -> None:

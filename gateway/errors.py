@@ -72,6 +72,36 @@ class ArtifactNotFound(ClientFault):
     """No such original of this tenant, or no more."""
 
 
+class HistoryNotFound(ClientFault):
+    """No history under this session id, or no more."""
+
+
+class HistoryExists(ClientFault):
+    """A history is to be begun where there is one."""
+
+
+class HistoryBusy(ClientFault):
+    """Another turn of the history is under way."""
+
+    retryable = True
+
+
+class HistoryMoved(ClientFault):
+    """The history has not as many messages as the client believes."""
+
+
+class HistoryUnsettled(ClientFault):
+    """Nobody knows whether the history has its last turn."""
+
+
+class HistoryUnreadable(ClientFault):
+    """The history is there, and its key is not."""
+
+
+class HistoryFull(ClientFault):
+    """The history would be larger than the tier allows."""
+
+
 class RouteNotFound(ClientFault):
     """No such path. Unknown paths are never forwarded."""
 
@@ -171,6 +201,13 @@ ANSWERS: Mapping[type[Fault], Answer] = {
     ModelNotFound: Answer(404, "invalid_request_error", "model_not_found"),
     SessionNotFound: Answer(404, "invalid_request_error", "session_not_found"),
     ArtifactNotFound: Answer(404, "invalid_request_error", "artifact_not_found"),
+    HistoryNotFound: Answer(404, "invalid_request_error", "history_not_found"),
+    HistoryExists: Answer(409, "invalid_request_error", "history_exists"),
+    HistoryBusy: Answer(409, "invalid_request_error", "history_busy"),
+    HistoryMoved: Answer(409, "invalid_request_error", "history_moved"),
+    HistoryUnsettled: Answer(409, "invalid_request_error", "history_unsettled"),
+    HistoryUnreadable: Answer(409, "invalid_request_error", "history_unreadable"),
+    HistoryFull: Answer(413, "invalid_request_error", "history_full"),
     RouteNotFound: Answer(404, "invalid_request_error", "unknown_url"),
     MethodNotAllowed: Answer(405, "invalid_request_error", "method_not_allowed"),
     RateLimited: Answer(429, "tokens", "rate_limit_exceeded"),

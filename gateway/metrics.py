@@ -189,6 +189,7 @@ class Metrics(Collector):
         )
         self.evicted_texts = Counts("kvgate_stored_texts_evicted", "Texts that went for the tenant's cap.", "tenant")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
+        self.histories = Counts("kvgate_histories", "Stored histories: how turns began and what went wrong.", "what")
         self.refused = Counts("kvgate_refused", "Requests answered with an error of the gateway's own.", "code")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
         self.reloads = Counts("kvgate_config_reloads", "Changes of the configuration, done or refused.", "result")

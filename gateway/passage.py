@@ -19,6 +19,7 @@ from gateway.digests import Chain
 from gateway.extension import Extension
 from gateway.service import Service
 from gateway.sessions import Session
+from gateway.stored import Turn
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ class Passage:
     delivery: Delivery = field(default_factory=Delivery)
     planned: Planned | None = None
     extension: Extension | None = None
+    turn: Turn | None = None
     phase: Phase = "decode"
     _kv_read: tuple[Usage, int] | None = None
     _charged: tuple[Usage, Charge] | None = None

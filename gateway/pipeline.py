@@ -23,14 +23,18 @@ from gateway.responder import Responder
 from gateway.retrieval import announced
 from gateway.routing import candidates
 from gateway.snapshot import Snapshot
+from gateway.stored import HEADER, Stored, recorded
 
 
 class Pipeline:
     """The nine steps."""
 
-    def __init__(self, context: Context, books: Books, forecast: Forecast, measure: Measure, clock: Clock) -> None:
+    def __init__(
+        self, context: Context, books: Books, stored: Stored, forecast: Forecast, measure: Measure, clock: Clock
+    ) -> None:
         self._context = context
         self._books = books
+        self._stored = stored
         self._forecast = forecast
         self._measure = measure
         self._clock = clock
@@ -47,13 +51,17 @@ class Pipeline:
             call = announced(call)
         passage = Passage(call, service, request_id, started_at)
         try:
-            opened = await self._books.open(call, service, request.headers)  # 3 open
+            if HEADER in request.headers:
+                passage.call, passage.turn = await self._stored.begin(call, service, request.headers)
+            opened = await self._books.open(passage.call, service, request.headers)  # 3 open
         except Fault as fault:
             self._measure.ended(passage, outcome_of(fault), None)
+            if passage.turn is not None:
+                await self._stored.abandon(passage.turn)
             raise
         if opened.reached is not None:
             passage.service = opened.reached.stage.service
-        passage.extension = self._books.extension(call, passage.service, opened)
+        passage.extension = self._books.extension(passage.call, passage.service, opened)
         try:
             await self._through(snapshot, passage, opened, request, responder)
         except Fault as fault:
@@ -70,7 +78,11 @@ class Pipeline:
             passage.delivery.ended_at = self._clock()
             used = passage.usage(opened.expected.prompt_tokens)
             self._measure.ended(passage, passage.delivery.outcome, used)
+            if passage.turn is not None:
+                self._stored.end(passage.turn, passage.delivery.outcome)
             await self._books.close(passage, opened, used)  # 9 close
+            if passage.turn is not None:
+                await self._stored.ended(passage.turn)
 
     async def statement(self, snapshot: Snapshot, request: Request) -> bytes:
         """How the caller's own limits stand; costs no engine. Raises `NotAuthenticated` or `StoreDown`."""
@@ -91,6 +103,8 @@ class Pipeline:
     ) -> None:
         cancel_when_gone(responder)
         call = passage.call
+        if passage.turn is not None:
+            recorded(passage.turn, opened.session, responder)
         planned = await self._context.plan(call, passage.service, opened.known)  # 4 plan
         passage.planned = planned
         # 5 fulfil: no policy asks for a summary yet
@@ -108,6 +122,9 @@ class Pipeline:
         cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
         heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
         passage.phase = "prefill" if heavy else "decode"
+        headers = answer_headers(
+            passage.request_id, planned, opened.grant, opened.reached, ietf=service.caller.may.ietf_headers
+        )
         order = candidates(service.pools, wanted, passage.phase, home, cold_seconds, service.first_pool)
         return Job(
             call=passage.call,
@@ -115,9 +132,7 @@ class Pipeline:
             body=body,
             candidates=order,
             phase=passage.phase,
-            headers=answer_headers(
-                passage.request_id, planned, opened.grant, opened.reached, ietf=service.caller.may.ietf_headers
-            ),
+            headers=headers if passage.turn is None else (*headers, passage.turn.header),
             request_id=passage.request_id,
             trace=carried,
             extension=passage.extension,

@@ -38,7 +38,8 @@ class Source(Protocol):
 class Responder:
     """Answers one request on its connection.
 
-    `on_gone` is called once if the client leaves before the end; `cancel` ends the task that serves the request.
+    `on_gone` is called once if the client leaves before the end; `cancel` ends the task that serves the request; `tee`
+    is told what the client gets, for a history.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class Responder:
         "source",
         "started",
         "status",
+        "tee",
     )
 
     def __init__(self, line: Line, *, keep: bool, http10: bool, head_only: bool = False) -> None:
@@ -69,12 +71,15 @@ class Responder:
         self.on_gone: Callable[[], object] | None = None
         self.cancel: Callable[[], object] | None = None
         self.source: Source | None = None
+        self.tee: Callable[[bytes], object] | None = None
 
     def reply(self, status: int, headers: Iterable[Header], body: bytes) -> None:
         """A whole answer of known length."""
         if self.gone:
             return
         self.started, self.status = True, status
+        if self.tee is not None:
+            self.tee(body)
         head = self._head(status, headers, b"content-length: %d\r\n" % len(body))
         self._line.send(head if self._head_only else head + body)
         self._end()
@@ -88,6 +93,8 @@ class Responder:
 
     def write(self, data: bytes) -> None:
         if data and not self.gone:
+            if self.tee is not None:
+                self.tee(data)
             self._line.send(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self) -> None:

@@ -19,6 +19,7 @@ from gateway.store import Store
 LIBRARY: Final = "texts"
 """What stands before a script of this package that counts text by itself: `Script.load("gateway", name, LIBRARY)`."""
 _COUNT: Final = Script.load("gateway", "texts_count", LIBRARY)
+_UNBOUNDED: Final = 2**53
 _DROP: Final = Script.load("gateway", "texts_drop")
 
 
@@ -91,7 +92,13 @@ class Texts:
             self._metrics.evicted_texts.add(len(found.evicted), tenant)
             await self.drop(place, found.evicted)
 
-    async def drop(self, place: Place, members: Sequence[str]) -> None:
-        """Delete texts that are not on the list any more."""
+    async def forget(self, place: Place, members: Sequence[str]) -> bool:
+        """Take texts off the list and delete them; false if there were none."""
+        step = counting(place, [Text(member, 0, 0) for member in members], _UNBOUNDED)
+        await self.settle(place, step.read(await self._store.run(step.script, step.keys, step.args)))
+        return await self.drop(place, members) > 0
+
+    async def drop(self, place: Place, members: Sequence[str]) -> int:
+        """Delete texts that are not on the list any more; how many there were."""
         keys = [place.texts[0], *(place.key(member) for member in members)]
-        await self._store.run(_DROP, keys, members)
+        return cast(int, await self._store.run(_DROP, keys, members))

@@ -42,6 +42,15 @@ FORBIDDEN: Final = OWNED[4:]
 """Owned fields whose client copy never reaches an engine: they steer its cache, its scheduler or its templates."""
 
 
+class ReplyReader(Protocol):
+    """Reads the reply to a call, as the client gets it, as the message that it is in the next call."""
+
+    def feed(self, data: bytes) -> None: ...
+    def message(self) -> bytes | None:
+        """None where the reply holds no message, or not to its end."""
+        ...
+
+
 class Dialect(Protocol):
     """One wire format."""
 
@@ -62,6 +71,14 @@ class Dialect(Protocol):
 
     def render(self, call: Call, edits: Sequence[Edit]) -> bytes:
         """The body with the edits applied; without edits the very bytes received."""
+        ...
+
+    def reader(self, call: Call) -> ReplyReader | None:
+        """What reads the reply to a call for a history; None where the format has no conversation."""
+        ...
+
+    def continued(self, call: Call, earlier: Sequence[bytes]) -> Call:
+        """The call with these messages before its own, as if the client had sent them all."""
         ...
 
     def error(self, reply: ErrorReply) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 
 from budgets.usage import Usage
 from gateway.call import Call
+from gateway.dialects.base import ReplyReader
 from gateway.errors import ErrorReply
 from policies.conversation import Message
 from policies.edit import Edit
@@ -29,6 +30,12 @@ class OpenAIDialect:
 
     def render(self, call: Call, edits: Sequence[Edit]) -> bytes:
         return call.body
+
+    def reader(self, call: Call) -> ReplyReader | None:
+        return None
+
+    def continued(self, call: Call, earlier: Sequence[bytes]) -> Call:
+        return call
 
     def error(self, reply: ErrorReply) -> bytes:
         """`{"error": {"message", "type", "param", "code", ...}}`; what says more (limit, used) stands inside it."""

@@ -25,6 +25,7 @@ from gateway.dialects.openai_body import (
 )
 from gateway.dialects.openai_edits import rendered
 from gateway.dialects.openai_messages import neutral
+from gateway.dialects.openai_reply import ChatReply
 from gateway.errors import InvalidRequest
 from policies.conversation import Message
 from policies.edit import Edit
@@ -95,6 +96,13 @@ class OpenAIChat(OpenAIDialect):
             return call.body
         messages = b"[" + b",".join(rendered(call.messages, edits)) + b"]"
         return edited(call.body, {"messages": messages}, {"messages": b""})
+
+    def reader(self, call: Call) -> ChatReply:
+        return ChatReply()
+
+    def continued(self, call: Call, earlier: Sequence[bytes]) -> Call:
+        messages = b"[" + b",".join((*earlier, *call.messages)) + b"]"
+        return self.parse(edited(call.body, {"messages": messages}, {"messages": b""}))
 
 
 def largest_output(body: bytes, messages: Sequence[bytes], sizes: Sequence[int]) -> int:

@@ -46,6 +46,15 @@ def test_a_session_that_outlives_itself(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["tiers.standard", "tenants.acme"])
+def test_a_history_larger_than_all_the_text_there_may_be(part: str) -> None:
+    sizes = {"history_bytes": "2MiB", "stored_bytes": "1MiB"}
+    found = problems((f"{part.replace('.', '/')}/session", sizes | {"history": "stored"}))
+    told = "2097152 must not be above stored_bytes (1048576); lower it or raise stored_bytes"
+    assert found == {f"{part}.session.history_bytes": told}
+    assert not problems((f"{part.replace('.', '/')}/session", sizes)), "where none is stored"
+
+
+@pytest.mark.parametrize("part", ["tiers.standard", "tenants.acme"])
 def test_marks_without_a_window_would_do_nothing(part: str) -> None:
     found = problems((f"{part.replace('.', '/')}/policies", []))
     assert found.keys() == {f"{part}.context.high_water_tokens"}

@@ -45,7 +45,7 @@ def test_the_status_tells_whose_fault_it_is(kind: type[Fault]) -> None:
 @pytest.mark.parametrize("kind", CONCRETE)
 def test_what_a_client_caused_is_not_worth_a_retry_unless_time_heals_it(kind: type[Fault]) -> None:
     if issubclass(kind, ClientFault):
-        assert kind.retryable == (kind is errors.RateLimited)
+        assert kind.retryable == (kind in (errors.RateLimited, errors.HistoryBusy))
 
 
 def test_codes_are_distinct_where_they_are_given() -> None:

@@ -79,6 +79,22 @@ def test_nothing_is_written_for_a_client_that_left_and_work_hears_of_it_once() -
     assert (line.sent, heard) == ([], [1])
 
 
+def test_a_tee_hears_what_the_client_gets_and_nothing_more() -> None:
+    heard: list[bytes] = []
+    whole, _ = responder()
+    whole.tee = heard.append
+    whole.reply(200, TEXT, b"whole")
+    streamed, line = responder()
+    streamed.tee = heard.append
+    streamed.start(200, TEXT)
+    streamed.write(b"one")
+    streamed.write(b"")
+    streamed.client_left()
+    streamed.write(b"two")
+    assert heard == [b"whole", b"one"]
+    assert b"one" in line.bytes
+
+
 def test_a_client_that_leaves_after_the_end_disturbs_nobody() -> None:
     answer, _ = responder()
     heard: list[int] = []

@@ -42,6 +42,10 @@ class NoBooks:
         raise RuntimeError("a defect with the prompt in its text")
 
 
+class NoHistories:
+    """Nobody here asks for one."""
+
+
 @dataclass
 class Front:
     """Routes over a snapshot. `not_ready` is what `/readyz` says."""
@@ -56,6 +60,7 @@ class Front:
         pipeline = Pipeline(
             Context(self.metrics, forecast.ratio),
             self.books,  # type: ignore[arg-type]
+            NoHistories(),  # type: ignore[arg-type]
             forecast,
             Measure(self.metrics, monotonic),
             monotonic,

@@ -17,8 +17,12 @@ MODELS: tuple[type[BaseModel], ...] = get_args(get_args(Policy)[0])
 
 
 @pytest.mark.parametrize("block", BLOCKS[1:])
-def test_examples_are_policies(block: str) -> None:
-    TypeAdapter(Policies).validate_python(yaml.safe_load(block))
+def test_examples_are_policies_or_parts_of_a_tier(block: str) -> None:
+    example = yaml.safe_load(block)
+    if isinstance(example, list):
+        TypeAdapter(Policies).validate_python(example)
+    else:
+        Tier.model_validate(example)
 
 
 def test_the_first_example_is_a_tier() -> None:
