@@ -54,8 +54,9 @@ async def watch(pool: Pool, replica: Replica, probe: Probe, sleep: Sleep, settin
     """Probe `replica` until cancelled. A replica counts as healthy until probes have shown otherwise."""
     health = Health()
     while True:
+        own_calls = pool.in_flight(replica.name)
         seen = await probe(replica)
-        pool.learn(replica.name, load=seen.load, max_model_len=seen.max_model_len)
+        pool.learn(replica.name, load=seen.load, max_model_len=seen.max_model_len, own_calls=own_calls)
         judged = judge(health, seen.alive, settings)
         if judged.healthy != health.healthy:
             pool.set_health(replica.name, judged.healthy)

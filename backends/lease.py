@@ -12,7 +12,8 @@ from backends import breaker
 from backends.breaker import Breaker, Outcome
 from backends.demand import Demand
 from backends.engines.load import Load
-from backends.select import ReplicaState
+from backends.pressure import UNTOLD, Freshness, extra_calls
+from backends.select import STALE_SECONDS, ReplicaState
 
 Judge = Callable[["Seat", Outcome, bool], None]
 
@@ -38,6 +39,8 @@ class Seat:
     draining: bool = False
     healthy: bool = True
     load: Load | None = None
+    freshness: Freshness = UNTOLD
+    extra_seconds: float = 0.0
     max_model_len: int | None = None
     resting_until: float = 0.0
 
@@ -57,7 +60,15 @@ class Seat:
             self.healthy,
             ejected,
             resting,
+            self.extra_seconds,
         )
+
+    def learn(self, load: Load | None, own_calls: int, usual_seconds: float, now: float) -> None:
+        """Take in what a probe was told; `own_calls` of its calls are ours, and one takes `usual_seconds`."""
+        self.load, self.freshness = load, self.freshness.after(load, now)
+        self.extra_seconds = extra_calls(load, own_calls) * usual_seconds if load is not None else 0.0
+        if self.freshness.stale(now):
+            self.extra_seconds += STALE_SECONDS
 
     def leave(self, prefill_seconds: float, decode_seconds: float) -> None:
         self.in_flight -= 1

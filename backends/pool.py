@@ -9,7 +9,7 @@ All of this is memory of one process and may be lost at any moment.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from backends import breaker
 from backends.breaker import BreakerSettings, Outcome
@@ -22,6 +22,9 @@ from backends.select import ReplicaState, select
 Clock = Callable[[], float]
 __all__ = ["Clock", "Lease", "NoReplica", "Pool", "PoolSettings", "Reason", "Replica"]
 
+USUAL_SECONDS: Final = 1.0
+"""What a call of others is taken for until calls of our own tell."""
+USUAL_STEP: Final = 0.05
 Reason = Literal["saturated", "unhealthy", "draining", "timeout"]
 
 
@@ -75,6 +78,7 @@ class Pool:
         self._seats: Mapping[str, Seat] = {replica.name: Seat(replica) for replica in replicas}
         self._waiting: dict[asyncio.Future[Lease | NoReplica], _Waiting] = {}  # oldest first
         self._tie = 0
+        self._usual_seconds = USUAL_SECONDS
 
     async def lease(
         self, demand: Demand, exclude: frozenset[str] = frozenset(), *, deadline: float
@@ -147,6 +151,7 @@ class Pool:
             probe = seat.breaker.state(self._clock()) == "half_open" and not seat.breaker.probing
             seat.breaker = breaker.probe(seat.breaker) if probe else seat.breaker
         seat.enter(demand)
+        self._usual_seconds += USUAL_STEP * (demand.prefill_seconds + demand.decode_seconds - self._usual_seconds)
         return Lease(seat, demand, self._judge, probe=probe)
 
     def _judge(self, seat: Seat, outcome: Outcome, probe: bool) -> None:
@@ -181,10 +186,16 @@ class Pool:
         self._seats[name].draining = draining
         self._dispatch()
 
-    def learn(self, name: str, *, load: Load | None, max_model_len: int | None) -> None:
-        """Keep what a probe saw; None keeps the model length known before, and says that the load is unknown."""
+    def in_flight(self, name: str) -> int:
+        return self._seats[name].in_flight
+
+    def learn(self, name: str, *, load: Load | None, max_model_len: int | None, own_calls: int = 0) -> None:
+        """Keep what a probe saw; None keeps the model length known before, and says that the load is unknown.
+
+        `own_calls` were in flight when it was asked: some may have ended since, but not where the numbers were taken.
+        """
         seat = self._seats[name]
-        seat.load = load
+        seat.learn(load, max(own_calls, seat.in_flight), self._usual_seconds, self._clock())
         seat.max_model_len = max_model_len or seat.max_model_len
 
     @property

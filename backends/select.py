@@ -12,14 +12,16 @@ from backends.demand import Demand
 
 # Sums of floats that should be equal differ in their last digits.
 _TIE_SECONDS: Final = 1e-6
+STALE_SECONDS: Final = 1e6
+"""Work laid on a replica whose numbers are stale: more than any replica has, so it comes last."""
 
 
 class ReplicaState(NamedTuple):
     """One replica as this process sees it.
 
     `prefill_seconds`: predicted prefill of calls that have not had their first token; `decode_seconds`: predicted
-    decode of all calls in flight. `max_concurrent` None means no limit. A tuple,
-    because one is made for every replica and every call.
+    decode of all calls in flight. `max_concurrent` None means no limit. `extra_seconds` is work that the engine tells
+    of and this process did not send. A tuple, because one is made for every replica and every call.
     """
 
     name: str
@@ -31,10 +33,16 @@ class ReplicaState(NamedTuple):
     healthy: bool = True
     ejected: bool = False
     resting: bool = False
+    extra_seconds: float = 0.0
 
     @property
     def work_seconds(self) -> float:
-        return self.prefill_seconds + self.decode_seconds
+        return self.prefill_seconds + self.decode_seconds + self.extra_seconds
+
+    @property
+    def stale(self) -> bool:
+        """Whether what the engine tells of itself stopped being fresh."""
+        return self.extra_seconds >= STALE_SECONDS
 
     @property
     def full(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
+from backends.select import STALE_SECONDS
 from gateway.metrics import Labels, Metrics
 from gateway.pools import ServedPool
 from gateway.roster import Roster
@@ -40,6 +41,9 @@ def register(
     metrics.reading("kvgate_in_flight", "Calls at a replica.", ("pool", "replica"), lambda: _in_flight(pools()))
     metrics.reading("kvgate_replica_up", "1 for a replica that may be used.", ("pool", "replica"), lambda: _up(pools()))
     metrics.reading(
+        "kvgate_replica_fresh", "1 while an engine's own metrics are.", ("pool", "replica"), lambda: _fresh(pools())
+    )
+    metrics.reading(
         "kvgate_replica_work_seconds", "Predicted work at a replica.", ("pool", "replica"), lambda: _work(pools())
     )
     metrics.reading("kvgate_waiting", "Calls that wait for a replica.", ("pool",), lambda: _waiting(pools()))
@@ -66,7 +70,12 @@ def _up(pools: Mapping[str, ServedPool]) -> Values:
 
 
 def _work(pools: Mapping[str, ServedPool]) -> Values:
-    return [((name, s.name), s.work_seconds) for name, pool in pools.items() for s in pool.pool.states()]
+    states = [(name, s) for name, pool in pools.items() for s in pool.pool.states()]
+    return [((name, s.name), s.work_seconds - STALE_SECONDS if s.stale else s.work_seconds) for name, s in states]
+
+
+def _fresh(pools: Mapping[str, ServedPool]) -> Values:
+    return [((name, s.name), float(not s.stale)) for name, pool in pools.items() for s in pool.pool.states()]
 
 
 def _waiting(pools: Mapping[str, ServedPool]) -> Values:

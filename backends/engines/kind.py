@@ -20,6 +20,7 @@ class MetricNames:
     """Names by concept, newest first; the first one found in a scrape wins.
 
     `kv_usage` is 0..1. Where an engine exports no such ratio, it is `kv_used_tokens` over `kv_capacity_tokens`.
+    `progress` are counters that move while an engine gets on, all of them together.
     Where it exports no capacity, `cache_config` names the series whose labels `block_size` and `num_gpu_blocks`
     give it.
     """
@@ -31,6 +32,7 @@ class MetricNames:
     kv_capacity_tokens: tuple[str, ...] = ()
     cache_config: tuple[str, ...] = ()
     preemptions: tuple[str, ...] = ()
+    progress: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,17 @@ _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Sums over the data-parallel ranks of a server; `kv_usage` (0..1) is that of the fullest rank."""
+    """Sums over the data-parallel ranks of a server; `kv_usage` (0..1) is that of the fullest rank.
+
+    `progress` only grows, by every token that the engine has worked through.
+    """
 
     running: int | None = None
     waiting: int | None = None
     kv_usage: float | None = None
     kv_capacity_tokens: int | None = None
     preemptions: int | None = None
+    progress: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,14 @@ def parse_metrics(text: str, names: MetricNames) -> Load:
         kv_usage=max(usage) if usage else used / capacity if used is not None and capacity else None,
         kv_capacity_tokens=capacity,
         preemptions=_total(samples, names.preemptions),
+        progress=_progress(samples, names),
     )
 
 
 def _samples(text: str, names: MetricNames) -> Mapping[str, Sequence[_Sample]]:
     wanted = frozenset().union(
         names.running, names.waiting, names.kv_usage, names.kv_used_tokens, names.kv_capacity_tokens,
-        names.cache_config, names.preemptions,
+        names.cache_config, names.preemptions, names.progress,
     )  # fmt: skip
     samples: dict[str, list[_Sample]] = {}
     for line in text.splitlines():
@@ -79,6 +84,11 @@ def _values(samples: Mapping[str, Sequence[_Sample]], names: Iterable[str]) -> l
 def _total(samples: Mapping[str, Sequence[_Sample]], names: Iterable[str]) -> int | None:
     values = _values(samples, names)
     return round(sum(values)) if values else None
+
+
+def _progress(samples: Mapping[str, Sequence[_Sample]], names: MetricNames) -> int | None:
+    counted = [total for name in names.progress if (total := _total(samples, (name,))) is not None]
+    return sum(counted) if counted else None
 
 
 def _capacity(samples: Mapping[str, Sequence[_Sample]], names: MetricNames) -> int | None:

@@ -12,6 +12,7 @@ SGLANG: Final = Engine(
         kv_usage=("sglang:token_usage",),
         kv_used_tokens=("sglang:num_used_tokens",),
         kv_capacity_tokens=("sglang:max_total_num_tokens",),
+        progress=("sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
         preemptions=("sglang:num_retracted_requests_total", "sglang:num_retracted_reqs"),
     ),
     understands=frozenset({"cache_salt", "priority", "stream_options.include_usage"}),

@@ -12,6 +12,7 @@ VLLM: Final = Engine(
         kv_usage=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
         cache_config=("vllm:cache_config_info",),
         preemptions=("vllm:num_preemptions_total",),
+        progress=("vllm:generation_tokens_total", "vllm:prompt_tokens_total"),
     ),
     understands=frozenset(
         {

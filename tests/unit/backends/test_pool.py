@@ -319,3 +319,48 @@ async def test_when_all_rest_calls_wait_and_are_served_once_the_time_is_over() -
     clock.now = 5.1
     pool.wake()
     assert isinstance(await task, Lease)
+
+
+async def test_what_an_engine_has_of_others_counts_as_work_there() -> None:
+    pool = pool_of(2, room=9)
+    pool.learn("a", load=Load(running=4, waiting=2), max_model_len=None)
+    assert [(await leased(pool)).replica.name for _ in range(2)] == ["b", "b"]
+    pool.learn("a", load=Load(running=0, waiting=0), max_model_len=None)
+    assert (await leased(pool)).replica.name == "a"
+
+
+async def test_our_own_calls_are_not_counted_twice() -> None:
+    pool = pool_of(2, room=9)
+    held = [await leased(pool, "b") for _ in range(3)]
+    before = pool.states()[0].work_seconds
+    pool.learn("a", load=Load(running=3, waiting=0), max_model_len=None)
+    assert pool.states()[0].work_seconds == before
+    pool.learn("a", load=Load(running=3, waiting=1), max_model_len=None)
+    assert pool.states()[0].work_seconds > before
+    for lease in held:
+        lease.release("success")
+
+
+async def test_full_kv_memory_is_worth_a_call() -> None:
+    pool = pool_of(2, room=9)
+    pool.learn("a", load=Load(kv_usage=0.99), max_model_len=None)
+    assert (await leased(pool)).replica.name == "b"
+
+
+async def test_a_replica_whose_numbers_stopped_being_fresh_comes_last_and_still_serves() -> None:
+    pool = pool_of(2, room=9)
+    pool.learn("a", load=Load(running=0), max_model_len=None)
+    for _ in range(3):
+        pool.learn("a", load=None, max_model_len=None)
+    assert [state.stale for state in pool.states()] == [True, False]
+    assert [(await leased(pool, home="a")).replica.name for _ in range(3)] == ["b"] * 3
+    assert (await leased(pool, "b")).replica.name == "a", "nobody else may"
+    pool.learn("a", load=Load(running=1), max_model_len=None)
+    assert not pool.states()[0].stale
+
+
+async def test_a_call_that_ended_while_the_engine_was_asked_is_still_ours() -> None:
+    pool = pool_of(2, room=9)
+    (await leased(pool, "b")).release("success")
+    pool.learn("a", load=Load(running=1), max_model_len=None, own_calls=1)
+    assert pool.states()[0].work_seconds == 0
