@@ -206,12 +206,10 @@ class Books:
                     self._backlog.add(step)
 
     def _learn_warmth(self, passage: Passage, opened: Opened) -> None:
-        """What the home of a session that went on without an edit still held of it."""
-        told, session = passage.delivery.usage, opened.session
-        stayed = session.status == "known" and passage.delivery.replica == session.home
-        if told is not None and stayed and passage.planned is not None and not passage.planned.edits:
-            known = self._forecast.known_tokens(passage.call, passage.service, session.known_messages)
-            self._forecast.learn_warmth(passage.service.model.name, known, told.cached_tokens)
+        """What the home of a session that went on still held of what was sent unchanged."""
+        told, prefix = passage.delivery.usage, passage.prefix
+        if told is not None and prefix is not None and passage.delivery.replica == prefix.home:
+            self._forecast.learn_warmth(passage.service.model.name, prefix.tokens, told.cached_tokens)
 
     async def _opened(
         self, loading: Step[Session] | None, scope: Scope, amounts: Amounts, ceiling: Amounts | None
@@ -257,6 +255,8 @@ class Books:
             settled = await self._run(settling, WRITE_SECONDS)
         elif saving is not None:
             saved = await self._run(saving, WRITE_SECONDS)
+        if saved is not None:
+            self._metrics.sessions_live.set(saved.live, self._metrics.tenant(caller.tenant))
         if saved is not None and saved.evicted:
             await self._sessions.forget(caller.tenant, saved.evicted, caller.may.organisation)
             if caller.may.session.history != "none":

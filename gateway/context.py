@@ -19,9 +19,10 @@ from gateway.metrics import Metrics
 from gateway.owned import generated_limit
 from gateway.service import Service
 from policies.conversation import Conversation
-from policies.edit import Edit, ReplaceText
+from policies.edit import DropMessages, Edit, ReplaceText
 from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, Memory
+from policies.outcome import Reason
 from policies.plan import Plan, Pricing, Refuse, plan, reply_size
 from policies.validate import violations
 
@@ -46,6 +47,7 @@ class Planned(msgspec.Struct, frozen=True):
     """The edits, and the prompt's tokens before and after them; `counted` tells exact counts from estimates.
 
     `reply_tokens`: what the reply is clamped to, if it is. `mended` places of the body held lone surrogates.
+    Of what was sent before, `cached_tokens` stand unchanged at the front and `again_tokens` are sent otherwise now.
     """
 
     edits: tuple[Edit, ...]
@@ -57,6 +59,15 @@ class Planned(msgspec.Struct, frozen=True):
     scale: float = 1.0
     reply_tokens: int | None = None
     mended: int = 0
+    reasons: tuple[Reason, ...] = ()
+    cached_tokens: int = 0
+    again_tokens: int = 0
+
+    @property
+    def drops(self) -> bool:
+        """Whether whole messages are left out that were sent before."""
+        made = zip(self.edits, self.reasons, strict=False)
+        return any(isinstance(edit, DropMessages) and reason not in ("again", "rule") for edit, reason in made)
 
     @property
     def own_tokens(self) -> int | None:
@@ -133,6 +144,9 @@ class Context:
             scale=scale,
             reply_tokens=found.reply_tokens,
             mended=call.mended,
+            reasons=found.reasons,
+            cached_tokens=found.cached_tokens,
+            again_tokens=found.again_tokens,
         )
 
     async def _held(self, service: Service, known: Known, shown: Mapping[str, str]) -> frozenset[str]:
@@ -143,14 +157,19 @@ class Context:
         self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), refusal.policy, mode)
 
     def _account(self, conversation: Conversation, found: Plan) -> None:
-        for mode, edits in (("enforce", found.edits), ("shadow", found.shadow)):
-            for edit in edits:
-                self._metrics.edits.add(1, edit.policy, mode)
-                # What a repair adds is no negative removal: a counter never goes down.
-                self._metrics.removed.add(max(0, edit.removed_tokens), edit.policy, mode)
+        self._count(found.edits, found.reasons, "enforce")
+        self._count(found.shadow, found.shadow_reasons, "shadow")
+        if found.refilled and found.memory.enforced.cut is not None:
+            self._metrics.thrash.add(1, found.memory.enforced.cut.policy)
         self._validate(conversation, found.edits)
         if found.shadow:
             self._validate(conversation, found.what_if)
+
+    def _count(self, edits: Sequence[Edit], reasons: Sequence[Reason], mode: Mode) -> None:
+        for edit, reason in zip(edits, reasons, strict=True):
+            self._metrics.edits.add(1, edit.policy, mode)
+            # What a repair adds is no negative removal: a counter never goes down.
+            self._metrics.removed.add(max(0, edit.removed_tokens), edit.policy, reason, mode)
 
     def _validate(self, conversation: Conversation, edits: Sequence[Edit]) -> None:
         for violation in violations(conversation, edits) if edits else ():

@@ -9,6 +9,7 @@ from gateway.call import Outcome
 from gateway.clock import Clock
 from gateway.metrics import Metrics
 from gateway.passage import Passage
+from gateway.prefixes import found
 
 
 class Measure:
@@ -25,6 +26,8 @@ class Measure:
         self._metrics.requests.add(1, tenant, may.tier, delivery.pool, outcome)
         if used is not None:
             self._used(tenant, passage, used)
+        if passage.prefix is not None and delivery.sent:
+            found(self._metrics, passage.prefix, delivery)
         if delivery.first_at:
             self._timed(passage, used)
 

@@ -171,8 +171,16 @@ class Metrics(Collector):
         self.requests = Counts("kvgate_requests", "Requests, by how they ended.", "tenant", "tier", "pool", "outcome")
         self.used = UsedTotals()
         self.estimated = Counts("kvgate_requests_estimated", "Calls settled without the engine's usage.", "tenant")
-        self.removed = Counts("kvgate_context_removed_tokens", "Tokens removed before sending.", "policy", "mode")
+        self.removed = Counts(
+            "kvgate_context_removed_tokens", "Tokens removed before sending.", "policy", "reason", "mode"
+        )
         self.edits = Counts("kvgate_context_edits", "Edits made before sending.", "policy", "mode")
+        self.thrash = Counts("kvgate_context_thrash", "Windows that moved again within 3 turns.", "policy")
+        self.breaks = Counts("kvgate_prefix_breaks", "Prefixes that an engine had to compute again.", "pool", "kind")
+        self.prefix = Counts(
+            "kvgate_prefix_cached_tokens", "Cached tokens of sessions that went on, foretold and found.", "pool", "kind"
+        )
+        self.sessions_live = Levels("kvgate_sessions_live", "Live sessions, as the store last told.", "tenant")
         self.refusals = Counts("kvgate_context_refusals", "Prompts refused as too long.", "tenant", "policy", "mode")
         self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "rule")
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit", "mode")

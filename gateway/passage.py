@@ -17,6 +17,7 @@ from gateway.degrading import Reached
 from gateway.delivery import Delivery
 from gateway.digests import Chain
 from gateway.extension import Extension
+from gateway.prefixes import Prefix
 from gateway.service import Service
 from gateway.sessions import Session
 from gateway.stored import Turn
@@ -43,6 +44,7 @@ class Passage:
     started_at: float
     delivery: Delivery = field(default_factory=Delivery)
     planned: Planned | None = None
+    prefix: Prefix | None = None
     extension: Extension | None = None
     turn: Turn | None = None
     phase: Phase = "decode"

@@ -18,6 +18,7 @@ from gateway.forecast import Expected, Forecast, demands
 from gateway.job import Job
 from gateway.measure import Measure
 from gateway.passage import Opened, Passage
+from gateway.prefixes import prefix_of
 from gateway.reports import answer_headers
 from gateway.responder import Responder
 from gateway.retrieval import announced
@@ -118,6 +119,7 @@ class Pipeline:
         """The call with the pools that may take it, in order of preference."""
         service, home = passage.service, opened.session.home
         expected = self._expected(passage, opened, planned)
+        passage.prefix = prefix_of(planned, opened.session, expected.cached_tokens)
         wanted = demands(service, expected, opened.session.id, home)
         cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
         heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
@@ -142,6 +144,8 @@ class Pipeline:
 
     def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:
         prompt = planned.sent_tokens if planned.counted else opened.expected.prompt_tokens
+        if planned.counted:
+            return Expected(prompt, planned.cached_tokens, opened.expected.decode_tokens)
         cached = self._forecast.known_tokens(passage.call, passage.service, opened.session.known_messages)
         return Expected(prompt, min(cached, prompt), opened.expected.decode_tokens)
 

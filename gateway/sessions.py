@@ -107,7 +107,8 @@ class Progress:
 class Saved:
     """`extended` a branch; `held`: a branch had it all already; `begun`: the first branch; `forked`: one more.
 
-    `other`: memory that another call has written since ours was read, so that ours was not; the two are to be joined.
+    `live`: how many sessions the tenant has now. `other`: memory that another call has written since ours was read, so
+    that ours was not; the two are to be joined.
     """
 
     status: Literal["extended", "held", "begun", "forked"]
@@ -115,6 +116,7 @@ class Saved:
     revision: int
     evicted: tuple[str, ...] = ()
     other: "Other | None" = None
+    live: int = field(default=0, compare=False)
 
 
 class Other(NamedTuple):
@@ -207,9 +209,10 @@ def remembering(session: Session, branch: int, revision: int, memory: bytes) -> 
 
 
 def _saved(reply: object) -> Saved:
-    status, branch, revision, evicted, other = cast("tuple[bytes, int, int, list[bytes], list[object]]", reply)
+    told = cast("tuple[bytes, int, int, list[bytes], list[object], int]", reply)
+    status, branch, revision, evicted, other, live = told
     ended = cast("Literal['extended', 'held', 'begun', 'forked']", status.decode())
-    return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]), _other(other))
+    return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]), _other(other), live)
 
 
 def _other(reply: object) -> Other | None:

@@ -7,6 +7,7 @@ the loss pays; until then such edits are due and wait. In the end all is folded 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 from policies import window
 from policies.conversation import Message
@@ -16,6 +17,11 @@ from policies.summary import SUMMARIZE, Ahead, Summary, Wanted
 from policies.trimmed import Trimmed
 
 WINDOW = "keep_recent_turns"
+
+
+Step = Literal["", "cold", "pause", "mark", "limit", "gain"]
+"""Why what was sent before may change: nothing (it may not), the engine holds none of it, the session has rested, a
+mark was passed, a limit would be, it gains more than it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,9 @@ class Due:
 class Draft:
     """`cut` is the first message of the window, 0 while nothing is dropped; reasoning before `cleared` is left out.
 
-    The first `known` messages have been sent before. `open`: a step is being taken, or the engine holds nothing.
-    `ahead` is what a record was asked for that is not used yet, `wanted` one that a policy asks for now.
+    The first `known` messages have been sent before. `open`: a step is being taken, or the engine holds nothing; `step`
+    says why, also of one that is taken in part. `ahead` is what a record was asked for that is not used yet, `wanted`
+    one that a policy asks for now.
     """
 
     frame: Frame
@@ -49,6 +56,7 @@ class Draft:
     summary: Summary | None = None
     ahead: Ahead | None = None
     wanted: Wanted | None = None
+    step: Step = field(default="", compare=False)
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
@@ -197,9 +205,9 @@ class Draft:
             return self
         return due.make(self, 0) if self.open else replace(self, dues=(*self.dues, due))
 
-    def stepped(self, start: int = 0) -> "Draft":
+    def stepped(self, start: int = 0, step: Step = "mark") -> "Draft":
         """With a step taken: all that is due from `start` on is done."""
-        draft = replace(self, dues=(), open=self.open or not start)
+        draft = replace(self, dues=(), open=self.open or not start, step=self.step or step)
         for due in self.dues:
             draft = due.make(draft, start)
         return draft

@@ -29,7 +29,7 @@ class DropStaleTurns(BaseModel):
         starts = [turn.start for turn in turns if turn.start not in draft.pinned]
         latest = starts[-self.keep_turns] if len(starts) >= self.keep_turns else 0
         cut = max((start for start in draft.frame.cuts if start <= latest), default=0)
-        return draft.stepped().with_cut(cut, self.kind)
+        return draft.stepped(step="pause").with_cut(cut, self.kind)
 
     def may_act(self, messages: int, idle_seconds: float) -> bool:
         """Whether a conversation of so many messages, idle for so long, could have stale turns."""

@@ -86,7 +86,7 @@ class KeepRecentTurns(BaseModel):
         forced = water is not None and water.refused(total)
         if not forced and not might_pay(draft, self._moved(draft, total, water, policy), pricing):
             return draft
-        moved = self._moved(draft.stepped(), total, water, policy)
+        moved = self._moved(draft.stepped(step="limit" if forced else "mark"), total, water, policy)
         freed = total - moved.total_tokens
         if moved.cut <= draft.cut and not (by_tokens and water and water.is_worth(total, freed)):
             return draft

@@ -41,11 +41,15 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A border: message `at` is the first one behind it; `prefix` names all messages up to and with that one."""
+    """A border: message `at` is the first one behind it; `prefix` names all messages up to and with that one.
+
+    `turns`: how many the conversation had when the border was drawn.
+    """
 
     at: int
     prefix: bytes
     policy: str = "keep_recent_turns"
+    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

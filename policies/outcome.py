@@ -3,13 +3,18 @@
 Rule: the edits stand in the order of the messages, and what is remembered is all it takes to make them again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
 
 from policies import window
-from policies.draft import Draft
+from policies.draft import Draft, Step
 from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, ReplaceText
 from policies.memory import Cut, InForce, Recorded, Trim
 from policies.summary import SUMMARIZE
+
+Reason = Literal["again", "rule", "arrival"] | Step
+"""Why an edit is made: it was made before, it always is, the message has just arrived, or a step is being taken."""
 
 CLEAR = "clear_old_reasoning"
 REPAIR = "repair"
@@ -25,16 +30,41 @@ def edits(draft: Draft) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def in_force(draft: Draft, standing: str) -> InForce:
-    """What must be remembered to make the edits of a draft again that has any; `standing`: the rules in force."""
+def reasons(before: Draft, draft: Draft, edits: Sequence[Edit]) -> tuple[Reason, ...]:
+    """Why each of the edits of a draft is made; `before` is the draft with the edits in force alone."""
+    return tuple(_reason(before, draft, edit) for edit in edits)
+
+
+def _reason(before: Draft, draft: Draft, edit: Edit) -> Reason:
+    step = draft.step or "mark"
+    match edit:
+        case ReplaceText() if edit.policy not in ("strip", REPAIR):
+            if (done := draft.text_of(edit.at)) is not None and done is before.text_of(edit.at):
+                return "again"
+            return "arrival" if edit.at >= draft.known and step != "cold" else step
+        case DropMessages() if edit.policy != REPAIR:
+            return "again" if (draft.cut, draft.summary) == (before.cut, before.summary) else step
+        case AddSummary():
+            return "again" if draft.summary == before.summary else step
+        case ClearReasoning():
+            return "again" if edit.at in before.cleared_messages else step
+        case _:
+            return "rule"
+
+
+def in_force(draft: Draft, standing: str, before: InForce) -> InForce:
+    """What must be remembered to make the edits of a draft again that has any.
+
+    `standing`: the rules in force; `before`: what was remembered, of which a border that did not move is kept.
+    """
     # Messages of the same bytes may be an original and its copy: one digest, two trims.
     trims = {(trim.digest, trim.form == "same"): trim for trim in _trims(draft)}
     clears = bool(draft.cleared) and any(draft.keeps(at) for at in draft.cleared_messages)
     # What a summary covers is no window's: if its text is lost, so is the reason to leave the messages out.
     return InForce(
         trims=tuple(trims.values()),
-        cut=_border(draft, draft.cut, draft.cut_policy) if draft.cut > draft.summarized else None,
-        cleared=_border(draft, draft.cleared, CLEAR) if clears else None,
+        cut=_border(draft, draft.cut, draft.cut_policy, before.cut) if draft.cut > draft.summarized else None,
+        cleared=_border(draft, draft.cleared, CLEAR, before.cleared) if clears else None,
         standing=standing,
         summary=_recorded(draft),
         ahead=ahead(draft),
@@ -97,5 +127,7 @@ def _trims(draft: Draft) -> Iterator[Trim]:
             yield done.trim
 
 
-def _border(draft: Draft, at: int, policy: str) -> Cut:
-    return Cut(at, draft.frame.prefix_digest(at + 1), policy)
+def _border(draft: Draft, at: int, policy: str, before: Cut | None) -> Cut:
+    turns = len(draft.frame.conversation.turns())
+    drawn = Cut(at, draft.frame.prefix_digest(at + 1), policy, turns)
+    return before if before is not None and replace(before, turns=turns) == drawn else drawn

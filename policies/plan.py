@@ -9,6 +9,7 @@ and nothing of it is sent.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from policies import outcome
 from policies.cap_context import CapContext, Refuse
 from policies.clear_old_reasoning import ClearOldReasoning
 from policies.conversation import Conversation
@@ -19,10 +20,10 @@ from policies.edit import Edit
 from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.keeping import NOTHING, Keeping
-from policies.memory import EMPTY, InForce, Memory
-from policies.outcome import ahead, edits, in_force
+from policies.memory import EMPTY, Cut, InForce, Memory
+from policies.outcome import Reason, ahead, edits, reasons
 from policies.policy import Policy
-from policies.pricing import Pricing, best_start
+from policies.pricing import Pricing, best_start, first_change
 from policies.repair import Repair
 from policies.replay import replayed
 from policies.standing import Standing, dumps, framed, loads
@@ -30,6 +31,9 @@ from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.summary import NO_RECORDS, Summary, Wanted
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
+
+THRASH_TURNS = 3
+"""A window that moves again within so many turns frees too little, or its marks lie too close together."""
 
 ROUNDS = 4
 """How often policies speak in a step, at most; the second time they mostly have nothing to add."""
@@ -39,22 +43,29 @@ __all__ = ["Plan", "Pricing", "Refuse", "may_act", "plan", "reply_size"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send: the edits over the original, tokens before and after, and what to remember.
+    """What to send: the edits over the original with the reason of each, tokens before and after, what to remember.
 
+    Of what was sent before `cached_tokens` stand unchanged at the front, and `again_tokens` behind the first change are
+    sent again. `refilled`: the window moves although it has moved within the last `THRASH_TURNS` turns.
     `reply_tokens` is what the reply is clamped to, if it is. `what_if` are all edits there would be if the policies in
     shadow were enforced, `shadow` those of them that are not made; `shadow_refusal`: or they would refuse it.
-    `summary` is the record of older
-    turns that is sent; `wanted` is one that the plan would use, or will; `resting` one to be made if the session is
-    about to be forgotten.
+    `summary` is the record of older turns that is sent; `wanted` is one that the plan would use, or will; `resting` one
+    to be made if the session is about to be forgotten.
     """
 
     edits: tuple[Edit, ...]
     original_tokens: int
     sent_tokens: int
     memory: Memory
+    reasons: tuple[Reason, ...] = ()
+    cached_tokens: int = 0
+    again_tokens: int = 0
+    refilled: bool = False
     reply_tokens: int | None = None
     what_if: tuple[Edit, ...] = ()
+    what_if_tokens: int = 0
     shadow: tuple[Edit, ...] = ()
+    shadow_reasons: tuple[Reason, ...] = ()
     shadow_refusal: Refuse | None = None
     summary: Summary | None = None
     wanted: Wanted | None = None
@@ -74,6 +85,17 @@ class _State:
     automatic: Repair | None
     keeping: Keeping
     records: Mapping[bytes, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """What some of the policies make of a conversation: the draft with the edits in force, and what comes of it."""
+
+    before: Draft
+    draft: Draft
+    edits: tuple[Edit, ...]
+    reasons: tuple[Reason, ...]
+    in_force: InForce
 
 
 def plan(
@@ -103,35 +125,50 @@ def plan(
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
     state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
-    draft, standing = _draft(conversation, enforced, before.enforced, state)
-    refusal = _refusal(enforced, draft.total_tokens, reply_tokens)
+    lane = _lane(conversation, enforced, before.enforced, state)
+    refusal = _refusal(enforced, lane.draft.total_tokens, reply_tokens)
     if refusal is not None:
-        return replace(refusal, wanted=draft.wanted)
-    made, remembered = _outcome(draft, standing)
-    reply = _clamped(enforced, draft.total_tokens, reply_tokens)
+        return replace(refusal, wanted=lane.draft.wanted)
+    first = first_change(lane.before, lane.draft)
     done = Plan(
-        made,
+        lane.edits,
         conversation.total_tokens,
-        draft.total_tokens,
-        Memory(remembered),
-        reply,
-        summary=draft.summary,
-        wanted=draft.wanted,
-        resting=_resting(enforced, draft),
+        lane.draft.total_tokens,
+        Memory(lane.in_force),
+        reasons=lane.reasons,
+        cached_tokens=lane.draft.total_tokens - lane.draft.tokens_between(first, len(conversation.messages)),
+        again_tokens=lane.draft.tokens_between(first, known),
+        refilled=_refilled(before.enforced.cut, lane.in_force.cut),
+        reply_tokens=_clamped(enforced, lane.draft.total_tokens, reply_tokens),
+        summary=lane.draft.summary,
+        wanted=lane.draft.wanted,
+        resting=_resting(enforced, lane.draft),
     )
     if len(enforced) < len(policies):
-        sent = set(made)
-        what_if, standing = _draft(conversation, policies, before.shadow, state)
-        more, remembered = _outcome(what_if, standing)
-        done = replace(
-            done,
-            memory=replace(done.memory, shadow=remembered),
-            what_if=more,
-            shadow=tuple(edit for edit in more if edit not in sent),
-            shadow_refusal=_refusal(policies, what_if.total_tokens, reply_tokens),
-        )
+        done = _with_shadow(done, _lane(conversation, policies, before.shadow, state))
+        what_if = _refusal(policies, done.what_if_tokens, reply_tokens)
+        done = replace(done, shadow_refusal=what_if)
     same = next((known for known in (memory, EMPTY) if known == done.memory), done.memory)
     return replace(done, memory=same)
+
+
+def _with_shadow(done: Plan, lane: _Lane) -> Plan:
+    sent = set(done.edits)
+    more = [(edit, reason) for edit, reason in zip(lane.edits, lane.reasons, strict=True) if edit not in sent]
+    return replace(
+        done,
+        memory=replace(done.memory, shadow=lane.in_force),
+        what_if=lane.edits,
+        what_if_tokens=lane.draft.total_tokens,
+        shadow=tuple(edit for edit, _ in more),
+        shadow_reasons=tuple(reason for _, reason in more),
+    )
+
+
+def _refilled(before: Cut | None, now: Cut | None) -> bool:
+    if before is None or now is None or now.at <= before.at:
+        return False
+    return now.turns - before.turns <= THRASH_TURNS
 
 
 def may_act(
@@ -182,12 +219,13 @@ def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int
             return policy.kind != "pin"
 
 
-def _draft(conversation: Conversation, policies: Sequence[Policy], before: InForce, state: _State) -> tuple[Draft, str]:
-    """The draft that the policies leave, and the standing ones as they are remembered."""
-    standing, remembered = _standing(policies, before)
+def _lane(conversation: Conversation, policies: Sequence[Policy], in_force: InForce, state: _State) -> _Lane:
+    """What the policies make of the conversation."""
+    standing, remembered = _standing(policies, in_force)
     if state.automatic is not None:
         standing = (*standing, state.automatic)
-    draft = replayed(framed(conversation, standing), before, state.known, state.cold, state.keeping, state.records)
+    frame = framed(conversation, standing)
+    before = draft = replayed(frame, in_force, state.known, state.cold, state.keeping, state.records)
     limit = _limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):
         spoken = _spoken(replace(draft, dues=()), policies, limit, state)
@@ -195,7 +233,9 @@ def _draft(conversation: Conversation, policies: Sequence[Policy], before: InFor
         # After a step those who spoke first may have more to say: what went had copies, what was due is free.
         if draft == last or (draft is spoken and not draft.open):
             break
-    return draft, remembered
+    made = edits(draft)
+    kept = outcome.in_force(draft, remembered, in_force) if made else InForce(ahead=ahead(draft))
+    return _Lane(before, draft, made, reasons(before, draft, made), kept)
 
 
 def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: _State) -> Draft:
@@ -216,11 +256,6 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
     return draft
 
 
-def _outcome(draft: Draft, standing: str) -> tuple[tuple[Edit, ...], InForce]:
-    made = edits(draft)
-    return made, in_force(draft, standing) if made else InForce(ahead=ahead(draft))
-
-
 def _resting(policies: Sequence[Policy], draft: Draft) -> Wanted | None:
     asked = (policy.resting(draft) for policy in policies if isinstance(policy, SummarizeOlderTurns))
     return next((wanted for wanted in asked if wanted is not None), None)
@@ -239,9 +274,9 @@ def _settled(draft: Draft, limit: int | None, pricing: Pricing | None) -> Draft:
     if not draft.dues:
         return draft
     if limit is not None and draft.total_tokens > limit:
-        return draft.stepped()
+        return draft.stepped(step="limit")
     start = best_start(draft, pricing) if pricing else None
-    return draft if start is None else draft.stepped(start)
+    return draft if start is None else draft.stepped(start, "gain")
 
 
 def _limit(policies: Sequence[Policy], reply_tokens: int | None) -> int | None:

@@ -49,7 +49,7 @@ def pays(before: Draft, after: Draft, pricing: Pricing | None) -> bool:
     if pricing is None or before.open:
         return True
     removed = before.total_tokens - after.total_tokens
-    return pricing.pays(removed, after.tokens_between(_first_change(before, after), after.known))
+    return pricing.pays(removed, after.tokens_between(first_change(before, after), after.known))
 
 
 def might_pay(before: Draft, moved: Draft, pricing: Pricing | None) -> bool:
@@ -61,21 +61,24 @@ def might_pay(before: Draft, moved: Draft, pricing: Pricing | None) -> bool:
         return True
     due = [(at, saved) for due in before.dues for at, saved in due.savings if moved.keeps(at)]
     saved = sum(tokens for _, tokens in due)
-    first = min((_first_change(before, moved), *(at for at, _ in due)))
+    first = min((first_change(before, moved), *(at for at, _ in due)))
     again = moved.tokens_between(first, moved.known) - saved
     return pricing.pays(before.total_tokens - moved.total_tokens + saved, max(0, again))
 
 
-def _first_change(before: Draft, after: Draft) -> int:
-    """The first message that is sent otherwise."""
-    for at in range(before.known):
-        if before.summary != after.summary and after.summary and at == after.summary.cover.at:
-            return at
-        if before.keeps(at) != after.keeps(at) or before.text_of(at) is not after.text_of(at):
-            return at
-        if (at in before.cleared_messages) != (at in after.cleared_messages):
-            return at
-    return before.known
+def first_change(before: Draft, after: Draft) -> int:
+    """The first message that was sent before and is sent otherwise now; `known` where there is none.
+
+    Only what is edited is looked at.
+    """
+    changed: list[int] = []
+    if after.cut != before.cut or after.summary != before.summary:
+        changed += (at for at in range(max(before.cut, after.cut)) if before.keeps(at) != after.keeps(at))
+        changed += [after.summary.cover.at] if after.summary is not None and after.summary != before.summary else []
+    changed += before.cleared_messages ^ after.cleared_messages
+    texts = before.trimmed.keys() | before.copies.keys() | after.trimmed.keys() | after.copies.keys()
+    changed += (at for at in texts if after.keeps(at) and before.text_of(at) is not after.text_of(at))
+    return min([before.known, *(at for at in changed if before.keeps(at))])
 
 
 def best_start(draft: Draft, pricing: Pricing) -> int | None:

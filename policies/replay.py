@@ -27,7 +27,7 @@ def replayed(
     records: Mapping[bytes, str] = NO_RECORDS,
 ) -> Draft:
     """A draft with the edits in force, as far as they concern this conversation; `records` are by name."""
-    draft = Draft(frame, known, cold)
+    draft = Draft(frame, known, cold, step="cold" if cold else "")
     if in_force.summary is not None:
         draft = _with_record(draft, in_force.summary, records)
     if in_force.ahead is not None and (cover := _cover(frame, in_force.ahead)) is not None:

@@ -146,4 +146,4 @@ if fresh then
     end
   end
 end
-return {status, branch, m[REVISION], evicted, conflict}
+return {status, branch, m[REVISION], evicted, conflict, redis.call('ZCARD', KEYS[2])}

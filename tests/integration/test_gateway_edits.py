@@ -138,6 +138,10 @@ async def test_a_long_session_breaks_its_prefix_seldom_and_never_passes_the_mark
     sent = [messages_of(request.body) for request in up.requests]
     breaks = sum(later[: len(earlier)] != earlier for earlier, later in itertools.pairwise(sent))
     assert 1 <= breaks <= 4
+    assert await house.metric("kvgate_prefix_breaks_total", kind="compacted") == breaks
+    assert await house.metric("kvgate_prefix_breaks_total", kind="unexpected") == 0
+    assert await house.metric("kvgate_context_removed_tokens_total", reason="mark") > 0
+    assert await house.metric("kvgate_sessions_live", tenant="acme") == 1
     assert await house.metric("kvgate_context_violations_total") == 0
     assert sent[-1][:3] == messages[:3], "instructions and task stay"
 

@@ -183,6 +183,7 @@ def test_a_plan_breaks_no_invariant_and_meets_the_limit_or_refuses(
     assert done.sent_tokens <= talk.total_tokens or any(isinstance(policy, Repair) for policy in policies)
     assert (after is talk) == (done.edits == ())
     assert (done.memory is EMPTY) == (done.edits == () and done.memory.enforced.ahead is None)
+    assert len(done.reasons) == len(done.edits) and "" not in done.reasons
 
 
 @settings(max_examples=100, deadline=None)
@@ -251,9 +252,14 @@ def test_a_growing_conversation_breaks_the_prefix_only_by_steps(talk: Conversati
         assert isinstance(done, Plan)
         assert violations(part, done.edits) == ()
         view = apply(part, done.edits).messages
+        stand = next((at for at, (was, is_) in enumerate(zip(sent, view, strict=False)) if was != is_), len(sent))
+        assert done.cached_tokens == talk.overhead_tokens + sum(message.tokens for message in view[:stand])
         if view[: len(sent)] != sent:
             breaks += 1
+            assert "mark" in done.reasons
             assert done.memory.enforced.cut != memory.enforced.cut
+        else:
+            assert done.again_tokens == 0 and set(done.reasons) <= {"arrival", "again"}
         memory, sent = Memory.loads(done.memory.dumps()), view
     trimmed = sum(edit.removed_tokens for edit in _trims(talk, most))
     assert breaks <= (talk.total_tokens - trimmed) // (high - low)

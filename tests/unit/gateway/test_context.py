@@ -126,7 +126,7 @@ async def test_an_edit_is_planned_and_counted() -> None:
     assert isinstance(edit, ReplaceText)
     assert plan.sent_tokens == plan.original_tokens - edit.removed_tokens
     assert metrics.edits.values == {("trim_tool_output", "enforce"): 1}
-    assert metrics.removed.values == {("trim_tool_output", "enforce"): edit.removed_tokens}
+    assert metrics.removed.values == {("trim_tool_output", "arrival", "enforce"): edit.removed_tokens}
     assert metrics.violations.values == {}
 
 

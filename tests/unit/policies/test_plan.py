@@ -230,3 +230,28 @@ def test_an_agent_with_one_task_stays_below_the_trigger_too() -> None:
         CapContext(limit_tokens=20_000),
     ]
     assert breaks(parts, tier, 20_000) <= 4
+
+
+def test_a_window_that_fills_up_again_at_once_is_told_as_thrash() -> None:
+    window = KeepRecentTurns(high_water_tokens=1000, low_water_tokens=900)
+    parts = [part for number in range(12) for part in turn(number, 200)]
+    memory, refilled = EMPTY, []
+    for stop in range(1, len(parts) + 1):
+        if parts[stop - 1].role == "user":
+            done = plan(conversation(*parts[:stop]), [window], memory, count, known_messages=max(0, stop - 4))
+            assert isinstance(done, Plan)
+            memory = done.memory
+            refilled.append(done.refilled)
+    assert any(refilled) and not refilled[0]
+
+
+def test_a_border_that_does_not_move_is_remembered_as_it_was_drawn() -> None:
+    window = KeepRecentTurns(turns=1, high_water_turns=3)
+    parts = [part for number in range(6) for part in turn(number, 20)]
+    first = plan(conversation(*parts[:17]), [window], EMPTY, count)
+    assert isinstance(first, Plan)
+    later = plan(conversation(*parts[:21]), [window], first.memory, count, known_messages=17)
+    assert isinstance(later, Plan)
+    assert later.memory is first.memory and later.memory.enforced.cut is not None
+    assert later.memory.enforced.cut.turns == 5
+    assert later.reasons == ("again",) * len(later.edits) and not later.refilled

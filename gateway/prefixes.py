@@ -1,0 +1,68 @@
+"""What an engine's prefix cache was expected to hold of a session, against what it says that it found.
+
+Rule: looked at only for calls that continue a session. What we broke ourselves is known before the call is sent; what
+the engine lost shows in its report, and where it reports nothing, nothing is claimed.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from gateway.context import Planned
+from gateway.delivery import Delivery
+from gateway.metrics import Metrics
+from gateway.sessions import Session
+
+Break = Literal["expected", "compacted", "ttl", "unexpected"]
+"""Our edits changed what was sent or the call went to another replica; they dropped messages; the session had rested
+for long; none of these."""
+
+MISSING_SHARE: Final = 0.05
+GUESSED_SHARE: Final = 0.25
+"""Of a prefix that was not counted but guessed by its bytes."""
+MISSING_TOKENS: Final = 256
+"""A cache holds whole blocks, and our counts are not the engine's: less than either is no break."""
+RESTED_SECONDS: Final = 300.0
+"""After so long a rest it is no wonder that a prefix is gone."""
+
+
+class Prefix(msgspec.Struct, frozen=True):
+    """`tokens` at the front of the prompt have been sent to `home` before, unchanged."""
+
+    tokens: int
+    home: str | None
+    idle_seconds: float
+    counted: bool = True
+    broken: Break | None = None
+
+
+def prefix_of(planned: Planned, session: Session, tokens: int) -> Prefix | None:
+    """What is expected of the cache; None for a call that continues nothing."""
+    if not session.known_messages:
+        return None
+    broken: Break | None = None
+    if planned.again_tokens:
+        broken = "compacted" if planned.drops else "expected"
+    return Prefix(tokens, session.home, session.idle_seconds, planned.counted, broken)
+
+
+def found(metrics: Metrics, prefix: Prefix, delivery: Delivery) -> None:
+    """Enter what came of it into the metrics."""
+    cached = delivery.usage.cached_tokens if delivery.usage is not None else None
+    if cached is not None and delivery.replica == prefix.home:
+        metrics.prefix.add(prefix.tokens, delivery.pool, "predicted")
+        metrics.prefix.add(cached, delivery.pool, "measured")
+    if (kind := break_of(prefix, delivery.replica, cached)) is not None:
+        metrics.breaks.add(1, delivery.pool, kind)
+
+
+def break_of(prefix: Prefix, replica: str, cached_tokens: int | None) -> Break | None:
+    """How the prefix broke, if it did."""
+    if prefix.broken is not None:
+        return prefix.broken
+    if replica != prefix.home:
+        return "expected" if prefix.home is not None else None
+    share = MISSING_SHARE if prefix.counted else GUESSED_SHARE
+    if cached_tokens is None or prefix.tokens - cached_tokens <= max(MISSING_TOKENS, share * prefix.tokens):
+        return None
+    return "ttl" if prefix.idle_seconds >= RESTED_SECONDS else "unexpected"
