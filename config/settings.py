@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("kvgate-data")
     secret: SecretStr | None = Field(default=None, description="Salts of digests; at least 16 characters.")
     store_keys: SecretStr | None = Field(default=None, description="id:base64,... : text in the store is sealed.")
+    store_plain: Literal["open", "refuse"] = "open"
     body_limit_bytes: Annotated[Size, Field(gt=0)] = 32 * 1024 * 1024
     tenants_trust_seconds: Annotated[
         Duration, Field(gt=0, description="How long what is known of the store's tenants holds while it is away.")

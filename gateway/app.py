@@ -94,7 +94,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
 
     Raises `StartError`, `EmbeddedError`, `StoreError`, `SecretError` or `KeysError`: one line each.
     """
-    vault = vault_of(settings.store_keys)
+    vault = vault_of(settings.store_keys, settings.store_plain)
     async with AsyncExitStack() as ends:
         metrics = Metrics()
         background = Tasks(task_failed(metrics))

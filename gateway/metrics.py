@@ -195,6 +195,7 @@ class Metrics(Collector):
         self.stored_bytes = Levels(
             "kvgate_stored_text_bytes", "Text of a tenant in the store, when seen last.", "tenant"
         )
+        self.originals = Counts("kvgate_originals", "Originals that edits would name, by what was done.", "outcome")
         self.evicted_texts = Counts("kvgate_stored_texts_evicted", "Texts that went for the tenant's cap.", "tenant")
         self.sessions = Counts("kvgate_sessions", "Sessions by what the lineage check found.", "found")
         self.histories = Counts("kvgate_histories", "Stored histories: how turns began and what went wrong.", "what")

@@ -84,6 +84,16 @@ class Originals:
         seconds = service.keep_seconds or REMEMBERED_SECONDS
         if all(there.get(handle, 0.0) >= seconds for handle in shown):
             return frozenset(shown)
+        held = await self._held(service, session, there, shown, seconds)
+        counts = self._metrics.originals
+        counts.add(len(held - there.keys()), "written")
+        counts.add(len(held & there.keys()), "renewed")
+        counts.add(len(shown) - len(held), "refused")
+        return held
+
+    async def _held(
+        self, service: Service, session: str, there: Mapping[str, float], shown: Mapping[str, str], seconds: float
+    ) -> frozenset[str]:
         try:
             renewed = {handle: None if handle in there else text for handle, text in shown.items()}
             missing = await self._keep(service, session, renewed, seconds)

@@ -121,7 +121,7 @@ async def supervising(config: Path, settings: Settings) -> AsyncIterator[Supervi
 
     Raises `StartError`, `EmbeddedError` or `KeysError`: one line each.
     """
-    vault_of(settings.store_keys)  # a mistake is told here, once, and not by every worker again and again
+    vault_of(settings.store_keys, settings.store_plain)  # told here, once, not by every worker again and again
     async with AsyncExitStack() as ends:
         reserved = ends.enter_context(_reserved(settings))
         settings = settings.model_copy(update={"port": reserved.getsockname()[1]})

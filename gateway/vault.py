@@ -6,7 +6,7 @@ to be treated as if it were not there.
 
 `KVGATE_STORE_KEYS` is `id:key,id:key,...`, each key 32 bytes in base64. The first one seals, all of them open: a new
 key goes to the front, and the old one may leave when the last text sealed with it has had its time. Plain text still
-opens once there are keys, so they can be brought in while sessions live.
+opens once there are keys, so they can be brought in while sessions live; `KVGATE_STORE_PLAIN=refuse` ends that.
 
 Every place has a key of its own, HMAC-SHA256(key, place), so random nonces of 96 bits never come near the 2^32
 messages that NIST SP 800-38D allows for one key, however much is written.
@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -50,9 +50,10 @@ class Vault:
     Example: `Vault({"k1": key}).open(Vault({"k1": key}).seal(b"text", place), place) == b"text"`.
     """
 
-    def __init__(self, keys: Mapping[str, bytes] = MappingProxyType({})) -> None:
+    def __init__(self, keys: Mapping[str, bytes] = MappingProxyType({}), *, opens_plain: bool = True) -> None:
         self._keys = {id.encode(): key for id, key in keys.items()}
         self._sealing = next(iter(self._keys), None)
+        self._opens_plain = opens_plain
 
     @property
     def seals(self) -> bool:
@@ -74,7 +75,9 @@ class Vault:
     def open(self, sealed: bytes, place: str) -> bytes:
         """The text that was sealed for `place`. Raises `VaultError`."""
         if sealed[:1] == PLAIN:
-            return sealed[1:]
+            if self._opens_plain:
+                return sealed[1:]
+            raise VaultError("what is stored is plain text, which is refused")
         if sealed[:1] != SEALED or len(sealed) < 2:
             raise VaultError("what is stored is no sealed text")
         at = 2 + sealed[1]
@@ -101,8 +104,8 @@ def _bound(head: bytes, place: str) -> bytes:
     return head + place.encode()
 
 
-def vault_of(keys: SecretStr | None) -> Vault:
-    """The vault for what `KVGATE_STORE_KEYS` holds. Raises `KeysError`."""
+def vault_of(keys: SecretStr | None, plain: Literal["open", "refuse"] = "open") -> Vault:
+    """The vault for what `KVGATE_STORE_KEYS` and `KVGATE_STORE_PLAIN` say. Raises `KeysError`."""
     written = "" if keys is None else keys.get_secret_value()
     found: dict[str, bytes] = {}
     for number, entry in enumerate(written.split(",") if written.strip() else (), 1):
@@ -114,7 +117,9 @@ def vault_of(keys: SecretStr | None) -> Vault:
         if id in found:
             raise KeysError(f"{VARIABLE}: keys must have different ids, and key {number} repeats one")
         found[id] = _decoded(encoded, number)
-    return Vault(found)
+    if plain == "refuse" and not found:
+        raise KeysError(f"KVGATE_STORE_PLAIN=refuse needs keys; set {VARIABLE}, or leave it out")
+    return Vault(found, opens_plain=plain == "open")
 
 
 def _decoded(encoded: str, number: int) -> bytes:

@@ -224,6 +224,22 @@ async def test_a_store_that_is_away_means_a_text_without_a_handle(valkey: Embedd
         assert (await artifact(house, handle)).json()["error"]["code"] == "store_unavailable"
 
 
+async def test_an_original_that_cannot_be_written_is_not_promised(
+    valkey: EmbeddedServer, store: Store, up: Upstream
+) -> None:
+    """The session can be read and the write is refused: an account that may not SET."""
+    await store.command("ACL", "SETUSER", "reader", "reset", "on", ">pw", "~*", "+@all", "-set")
+    try:
+        url = valkey.url.replace("unix://", "unix://reader:pw@")
+        async with gateway({"any": {"one": up.url}}, url, keeping) as house:
+            await asked(house, START, session_id="chat")
+            assert not handles(up.requests[0].body) and b"not recoverable" in up.requests[0].body
+            assert await house.metric("kvgate_originals_total", outcome="refused") == 1
+            assert await house.metric("kvgate_context_edits_total", mode="enforce") == 1
+    finally:
+        await store.command("ACL", "DELUSER", "reader")
+
+
 async def test_what_has_no_room_is_shown_without_a_handle(valkey: EmbeddedServer, store: Store, up: Upstream) -> None:
     """Room for one output and a half: of the handles that are shown each is good, turn after turn."""
     messages = list(START)

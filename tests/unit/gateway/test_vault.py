@@ -80,6 +80,16 @@ def test_plain_text_opens_once_there_are_keys_and_sealed_text_never_without() ->
         Vault().open(Vault({"k": NEW}).seal(TEXT, PLACE), PLACE)
 
 
+def test_plain_text_can_be_refused() -> None:
+    vault = vault_of(written(("k", NEW)), "refuse")
+    assert vault.open(vault.seal(TEXT, PLACE), PLACE) == TEXT
+    for stored in (Vault().seal(TEXT, PLACE), b"\x00" + vault.seal(TEXT, PLACE)[1:]):
+        with pytest.raises(VaultError, match="refused"):
+            vault.open(stored, PLACE)
+    with pytest.raises(KeysError, match="KVGATE_STORE_PLAIN=refuse needs keys"):
+        vault_of(None, "refuse")
+
+
 def test_keys_are_read_in_order() -> None:
     vault = vault_of(SecretStr(f" {written(('2026-11', NEW), ('2026-10', OLD)).get_secret_value()} "))
     assert Vault({"2026-11": NEW}).open(vault.seal(TEXT, PLACE), PLACE) == TEXT
