@@ -5,6 +5,7 @@ learned is a value: `observe` returns the next one and changes nothing.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from itertools import accumulate
 
@@ -46,25 +47,28 @@ class LearnedRatio(msgspec.Struct, frozen=True):
 _STEPS = 4  # bins per doubling: an estimate is at most a fifth too high
 _BINS = 20 * _STEPS + 1  # up to a million tokens
 _FULL = 512.0
+TAIL = 0.99
 
 
 class Quantile(msgspec.Struct, frozen=True):
     """The `level` quantile of a number of tokens, over roughly the last 500 calls. One value a tenant and model.
 
-    Counts in bins of equal ratio; all are halved when they reach 512, so what is long past fades.
+    `tail` is the one that 99 in 100 keep to. Counts in bins of equal ratio; all are halved when they reach 512, so what is
+    long past fades.
     """
 
     level: float = 0.9
     counts: tuple[float, ...] = (0.0,) * _BINS
     total: float = 0.0
     value: int | None = None
+    tail: int | None = None
 
     @classmethod
     def counted(cls, counts: Mapping[int, float], level: float = 0.9) -> "Quantile":
         """The quantile of so many calls in each bin."""
         filled = tuple([max(0.0, counts.get(at, 0.0)) for at in range(_BINS)])
         total = sum(filled)
-        return cls(level, filled, total, _value(filled, level * total) if total else None)
+        return cls(level, filled, total, *_values(filled, level, total)) if total else cls(level)
 
     def observe(self, tokens: int) -> "Quantile":
         """The quantile after a call used so many tokens."""
@@ -73,16 +77,17 @@ class Quantile(msgspec.Struct, frozen=True):
         total = self.total + 1.0
         if total >= _FULL:
             counts, total = tuple([count / 2 for count in counts]), total / 2
-        return Quantile(self.level, counts, total, _value(counts, self.level * total))
+        return Quantile(self.level, counts, total, *_values(counts, self.level, total))
 
     def estimate(self, otherwise: int) -> int:
         """The upper edge of the bin that holds the quantile; `otherwise` before the first call."""
         return otherwise if self.value is None else self.value
 
 
-def _value(counts: tuple[float, ...], wanted: float) -> int:
-    at = next((at for at, seen in enumerate(accumulate(counts)) if seen >= wanted), _BINS - 1)
-    return _upper(at)
+def _values(counts: tuple[float, ...], level: float, total: float) -> tuple[int, int]:
+    seen = list(accumulate(counts))
+    value, tail = (min(_BINS - 1, bisect_left(seen, share * total)) for share in (level, TAIL))
+    return _upper(value), _upper(tail)
 
 
 def bin_of(tokens: int) -> int:

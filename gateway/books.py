@@ -87,7 +87,12 @@ class Books:
         if session.status == "part":
             session = await self._read(sessions.loading_whole(session, chain))
         self._metrics.sessions.add(1, session.status)
-        if service.stages and (holds := self._reached(service, found)) and isinstance(found, Denied):
+        if (
+            service.stages
+            and (holds := self._reached(service, found))
+            and isinstance(found, Denied)
+            and not found.local
+        ):
             expected, less, least = self._asked(call, holds.stage.service)
             if (less, least) != (amounts, ceiling):
                 self._undo(lost)
@@ -111,7 +116,8 @@ class Books:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
         expected = self._forecast.usage(call, service)
         ceiling = service.amounts(most(call, service), call.choices, call.prompts) if service.strict else None
-        return expected, service.amounts(expected, call.choices, call.prompts), ceiling
+        taken = expected if call.stream or not service.grows else self._forecast.sure(call, service, expected)
+        return expected, service.amounts(taken, call.choices, call.prompts), ceiling
 
     def _reached(self, service: Service, found: Grant | Denied) -> Reached | None:
         """The soft limit that holds for a call, if one does; those in shadow are counted too."""

@@ -54,6 +54,15 @@ class Forecast:
         reply = self.replies.quantile(service.key, service.caller.may.organisation)
         return estimate(ask, self._per_byte.get(service.model.name, UNLEARNED_RATIO), reply, service.bounds)
 
+    def sure(self, call: Call, service: Service, expected: Usage) -> Usage:
+        """What to reserve for an answer that cannot ask for more on its way: what 99 in 100 keep to."""
+        known = self.replies.quantile(service.key, service.caller.may.organisation)
+        if known.tail is None or known.tail == known.value or not call.generates:
+            return expected
+        limit = generated_limit(call, service.caller.may.max_tokens)
+        tail = known.tail if limit is None else min(known.tail, limit)
+        return Usage.estimated(expected.prompt_tokens, max(expected.decode_tokens, tail * max(1, call.choices)))
+
     def known_tokens(self, call: Call, service: Service, known_messages: int) -> int:
         """Estimated tokens of the first messages, which the session's home has seen before."""
         known_bytes = sum(map(len, call.messages[:known_messages])) if known_messages else 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from gateway.embedded import EmbeddedServer
 from tests.house import Change, House, events, gateway, house
-from tests.upstream import DONE, Upstream, frame, streams, upstream
+from tests.upstream import CHUNKED, DONE, Peer, Upstream, chunk, frame, streams, upstream
 
 FOUR: Mapping[str, Any] = {"name": "four", "dimension": "requests", "amount": 4, "per": "1000000d"}
 USAGE: Mapping[str, object] = {"prompt_tokens": 5, "completion_tokens": 2}
@@ -195,3 +196,29 @@ async def test_a_limit_that_is_nearly_full_and_one_in_shadow_that_is_are_counted
         assert await running.metric("kvgate_budget_denied_total", limit="trial", mode="shadow") == 2
         assert await running.metric("kvgate_budget_denied_total", limit="lanes", mode="shadow") == 0
         await asyncio.gather(*(running.chat() for _ in range(3)))
+
+
+async def test_a_paced_stream_holds_the_engine_back_and_not_memory(valkey: EmbeddedServer) -> None:
+    sent_bytes = 0
+
+    async def floods(peer: Peer) -> None:
+        nonlocal sent_bytes
+        peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        await peer.send(CHUNKED)
+        piece = chunk(frame("w" * 500))
+        while sent_bytes < 16_000_000 and not peer.gone.is_set():
+            await peer.send(piece)
+            sent_bytes += len(piece)
+
+    async with (
+        upstream(SAYS, floods) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, soft({"at": "20%", "tokens_per_second": 20})) as running,
+    ):
+        await running.chat(stream=True)
+        await running.quiet()
+        reader, writer = await running.send(stream=True)
+        for _ in range(10):
+            await reader.readuntil(b"data: ")
+        assert sent_bytes < 2_000_000
+        writer.close()
+        await running.nothing_left()

@@ -100,3 +100,13 @@ def test_a_picture_costs_what_it_costs_and_the_tier_bounds_the_prompt() -> None:
 def test_embeddings_reserve_their_input() -> None:
     usage = estimate(Ask(300, generates=False), *FRESH)
     assert (usage.prefill_tokens, usage.decode_tokens) == (100, 0)
+
+
+def test_the_tail_is_what_nearly_all_keep_to() -> None:
+    learned = reduce(Quantile.observe, [10] * 97 + [1_000] * 3, Quantile())
+    assert learned.value is not None
+    assert learned.tail is not None
+    assert 10 <= learned.value <= 12
+    assert 1_000 <= learned.tail <= 1_200
+    assert Quantile().tail is None
+    assert Quantile.counted({}).tail is None

@@ -114,3 +114,20 @@ def test_each_prompt_of_a_list_reads_its_own_context() -> None:
     assert at.kv_read_bytes(Usage.reported(301, None, 60), 6, 3) == 6 * kv_read_bytes(geometry, 101, 10)
     one = parsed(TEXT, {"prompt": "a" * 300, "max_tokens": 10, "n": 2})
     assert at.amounts(Usage.reported(100, None, 20), one.choices, one.prompts)["kv_read_bytes"] * 3 == read
+
+
+def test_an_answer_that_cannot_ask_for_more_reserves_what_nearly_all_keep_to() -> None:
+    at, forecast = service(UNBOUND), Forecast()
+    call = parsed(CHAT, {"messages": HELLO})
+    assert forecast.sure(call, at, forecast.usage(call, at)) == forecast.usage(call, at), "nothing is known"
+    for tokens in [50] * 95 + [2_000] * 5:
+        forecast.learn(call, at, Usage.reported(5, None, tokens), None)
+    expected = forecast.usage(call, at)
+    sure = forecast.sure(call, at, expected)
+    assert expected.decode_tokens < 70
+    assert 2_000 <= sure.decode_tokens <= 2_400
+    assert sure.prompt_tokens == expected.prompt_tokens
+    bound = parsed(CHAT, {"messages": HELLO, "max_tokens": 90, "n": 2})
+    assert forecast.sure(bound, at, forecast.usage(bound, at)).decode_tokens == 180
+    embedding = parsed(EMBED, {"input": "Hello"})
+    assert forecast.sure(embedding, at, forecast.usage(embedding, at)).decode_tokens == 0
