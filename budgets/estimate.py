@@ -53,8 +53,8 @@ TAIL = 0.99
 class Quantile(msgspec.Struct, frozen=True):
     """The `level` quantile of a number of tokens, over roughly the last 500 calls. One value a tenant and model.
 
-    `tail` is the one that 99 in 100 keep to. Counts in bins of equal ratio; all are halved when they reach 512, so what is
-    long past fades.
+    `tail` is the one that 99 in 100 keep to. Counts in bins of equal ratio; all are halved when they reach 512, so what
+    is long past fades.
     """
 
     level: float = 0.9
