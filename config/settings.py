@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     port: Port = 8080
     admin_host: str = "127.0.0.1"
     admin_port: Port = 9090
+    admin_token: SecretStr | None = Field(
+        default=None, min_length=16, description="Opens the admin API; none: there is none."
+    )
     store_url: str | None = Field(default=None, repr=False, description="redis://, rediss://, unix:// and so on.")
     store_timeout_seconds: Annotated[Duration, Field(gt=0)] = 0.05
     data_dir: Path = Path("kvgate-data")

@@ -1,4 +1,4 @@
-"""The admin listener: metrics and probes, on a port of its own, loopback unless told otherwise.
+"""The admin listener: metrics, probes and the admin API, on a port of its own, loopback unless told otherwise.
 
 Rule: nothing a tenant may see is here, and nothing here is reachable on the tenants' port but the two probes.
 """
@@ -8,6 +8,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from gateway.admin_api import AdminApi
+from gateway.admin_wire import MAX_BODY_BYTES
 from gateway.metrics import Metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -16,12 +18,12 @@ Ready = Callable[[], str | None]
 
 
 class Admin:
-    """The listener. `ready` is asked at every `/readyz`."""
+    """The listener. `ready` is asked at every `/readyz`; `api` is served beside."""
 
-    def __init__(self, metrics: Metrics, ready: Ready) -> None:
+    def __init__(self, metrics: Metrics, ready: Ready, api: AdminApi | None = None) -> None:
         self._metrics = metrics
         self._ready = ready
-        app = web.Application()
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.add_routes(
             [
                 web.get("/metrics", self._show_metrics),
@@ -29,6 +31,7 @@ class Admin:
                 web.get("/readyz", self._readyz),
             ]
         )
+        app.add_routes(api.routes() if api is not None else [])
         self._runner = web.AppRunner(app, access_log=None)
 
     async def start(self, host: str, port: int) -> int:

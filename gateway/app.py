@@ -15,12 +15,15 @@ from config.model import Config
 from config.settings import Settings
 from gateway import embedded, readings, sweeping
 from gateway.admin import Admin
+from gateway.admin_api import AdminApi
 from gateway.books import Books
 from gateway.client_connection import Limits
 from gateway.clock import monotonic
 from gateway.configuring import Configuring
 from gateway.context import Context
+from gateway.desk import Desk
 from gateway.forecast import Forecast
+from gateway.limit_desk import LimitDesk
 from gateway.logs import log, log_defect
 from gateway.measure import Measure
 from gateway.metrics import Metrics
@@ -112,7 +115,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         ends.callback(server.close)
         readings.register(metrics, store, gateway.pools, server, gateway.settlements_waiting)
         readings.register_roster(metrics, roster)
-        admin = Admin(metrics, gateway.why_not_ready)
+        admin = Admin(metrics, gateway.why_not_ready, admin_api(gateway, settings, secret))
         ends.push_async_callback(admin.close)
         if settings.admin_socket is not None:
             await admin.start_on_socket(settings.admin_socket)
@@ -183,6 +186,17 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
     for warning in store.warnings:
         log(logging.WARNING, "store", warning=warning)
     return store
+
+
+def admin_api(gateway: Gateway, settings: Settings, secret: bytes) -> AdminApi:
+    """Changes tenants under the configuration in force."""
+
+    def sit(who: str) -> tuple[Desk, LimitDesk]:
+        desk = Desk(lambda: gateway.snapshot.config, gateway.store, lambda: secret, who, "api")
+        return desk, LimitDesk(desk, gateway.store)
+
+    token = settings.admin_token
+    return AdminApi(None if token is None else token.get_secret_value(), sit)
 
 
 def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:

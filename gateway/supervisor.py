@@ -21,7 +21,9 @@ from aiohttp import web
 from config.settings import Settings
 from gateway import embedded
 from gateway.admin import CONTENT_TYPE
+from gateway.admin_wire import MAX_BODY_BYTES, error_of
 from gateway.app import StartError, listening
+from gateway.forwarding import API_PATHS, forwarded
 from gateway.logs import log
 from gateway.merging import merged
 from gateway.tasks import Tasks
@@ -86,9 +88,10 @@ class Supervisor:
 
     def __init__(self, workers: list[Worker]) -> None:
         self.workers = workers
-        app = web.Application()
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.add_routes([web.get("/metrics", self._metrics), web.get("/healthz", self._healthz)])
         app.add_routes([web.get("/readyz", self._readyz)])
+        app.add_routes([web.route("*", path, self._api) for path in API_PATHS])
         self.runner = web.AppRunner(app, access_log=None)
 
     async def listen(self, host: str, port: int) -> int:
@@ -113,6 +116,14 @@ class Supervisor:
         answers = [await _ask(worker, "/readyz") for worker in self.workers]
         ready = sum(status == 200 for status, _ in answers)
         return web.Response(status=200 if ready else 503, text=f"{ready} of {len(answers)} workers ready\n")
+
+    async def _api(self, request: web.Request) -> web.Response:
+        """Handed to a worker, which checks the token; to the next one only if the first was not reached at all."""
+        body = await request.read()
+        for worker in self.workers:
+            if (answer := await forwarded(worker.admin, request, body)) is not None:
+                return answer
+        return error_of(503, "no worker can be reached")
 
 
 @asynccontextmanager

@@ -52,3 +52,13 @@ def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVGATE_SECRET", "a-long-enough-secret")
     monkeypatch.setenv("KVGATE_STORE_URL", "redis://:hidden@host")
     assert "enough" not in repr(from_environment()) and "hidden" not in repr(from_environment())
+
+
+@pytest.mark.parametrize("token", ["", "too-short"])
+def test_an_admin_token_that_opens_too_easily_is_refused_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("KVGATE_ADMIN_TOKEN", token)
+    with pytest.raises(ConfigError, match=r"KVGATE_ADMIN_TOKEN: .*16") as caught:
+        from_environment()
+    assert "too-short" not in str(caught.value)

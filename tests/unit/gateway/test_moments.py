@@ -26,5 +26,11 @@ def test_others_say_what_was_expected(written: object) -> None:
         moment_of(written, 0.0)
 
 
+@pytest.mark.parametrize("written", ["9999999999d", "0001-01-01", "1969-12-31", 1e300])
+def test_moments_out_of_all_bounds_are_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="between the years"):
+        moment_of(written, 0.0)
+
+
 def test_a_moment_is_told_in_utc() -> None:
     assert told(86_400.9) == "1970-01-02T00:00:00+00:00"
