@@ -6,6 +6,7 @@ the session is then neither read nor written, and each limit says what happens t
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import gt
 from typing import Final, TypeVar
 
@@ -85,7 +86,8 @@ class Books:
         scope, holds = service.scope_of(id), None
         session, found, lost = await self._opened(loading, scope, amounts, ceiling)
         if session.status == "part":
-            session = await self._read(sessions.loading_whole(session, chain))
+            whole = await self._read(sessions.loading_whole(session, chain))
+            session = replace(whole, originals=session.originals)
         self._metrics.sessions.add(1, session.status)
         if (
             service.stages

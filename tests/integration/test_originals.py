@@ -131,6 +131,19 @@ async def test_turns_that_go_on_cost_no_more_trips_and_say_the_same(valkey: Embe
         assert later[: len(earlier)] == earlier
 
 
+async def test_a_fork_of_a_session_finds_its_originals(valkey: EmbeddedServer, up: Upstream) -> None:
+    """Also where only the whole conversation tells that it is one."""
+    messages = list(START)
+    for number in range(20):
+        messages += [wire("assistant", f"Answer {number}."), wire("user", f"Question {number}?")]
+    async with gateway({"any": {"one": up.url}}, valkey.url, keeping) as house:
+        await asked(house, messages, session_id="chat")
+        await asked(house, [*messages[:5], wire("assistant", "Otherwise."), *messages[6:]], session_id="chat")
+        assert await house.metric("kvgate_sessions_total", found="fork") == 1
+        assert len(await redeemed(house, up)) == 1
+        assert await house.metric("kvgate_originals_total", outcome="written") == 1, "by the first call only"
+
+
 @pytest.mark.parametrize("left_ms", [0, 60_000])
 async def test_what_has_expired_or_soon_will_is_kept_anew_and_shown_as_before(
     valkey: EmbeddedServer, store: Store, up: Upstream, left_ms: int
