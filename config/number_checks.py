@@ -85,8 +85,18 @@ def _max_tokens(max_tokens: MaxTokens) -> Found:
 
 def _session(session: Session) -> Found:
     yield from _ascending("session", ttl=session.ttl_seconds, absolute_ttl=session.absolute_ttl_seconds)
+    yield from _identity(session)
     if session.history == "stored":
         yield from _ascending("session", history_bytes=session.history_bytes, stored_bytes=session.stored_bytes)
+
+
+def _identity(session: Session) -> Found:
+    place = ("session", "identity")
+    twice = next((source for source in session.identity if session.identity.count(source) > 1), None)
+    if twice is not None:
+        yield place, f"{twice} is listed twice; list it once"
+    if session.history == "stored" and session.identity[:1] != ("x-session-id",):
+        yield place, "must begin with x-session-id where histories are stored: it names the history; put it first"
 
 
 def _ascending(section: str, **values: float | None) -> Found:

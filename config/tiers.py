@@ -3,7 +3,7 @@
 Rule: a policy's numbers may be written like every other number of the file (`4k`, `30m`).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
@@ -87,6 +87,31 @@ Policies = Annotated[tuple[Policy, ...], BeforeValidator(plain_numbers)]
 Budgets = tuple[Budget, ...]
 
 
+IdentitySource = Literal[
+    "x-session-id",
+    "vendor",
+    "codex",
+    "x-session-affinity",
+    "session_id",
+    "conversation",
+    "previous_response_id",
+    "prompt_cache_key",
+    "metadata.session_id",
+    "metadata.user_id",
+]
+IDENTITY: Final[tuple[IdentitySource, ...]] = (
+    "x-session-id",
+    "vendor",
+    "codex",
+    "x-session-affinity",
+    "session_id",
+    "conversation",
+    "previous_response_id",
+    "metadata.session_id",
+    "metadata.user_id",
+)
+"""Where a session's id is looked for, in this order. A cache key is often one for all chats of an application."""
+
 History = Literal["none", "stored"]
 
 
@@ -105,6 +130,10 @@ class Session(Section):
     expire: Literal["forget", "summarize"] = Field(
         default="forget", description="What becomes of a session that is idle for its ttl."
     )
+    identity: Annotated[
+        tuple[IdentitySource, ...],
+        Field(description="Where a session's id is looked for, in this order; none: sessions are told by content."),
+    ] = IDENTITY
     history: History = "none"
     history_bytes: Annotated[
         Size, Field(gt=0, description="Text of one history; a call that would take it beyond is refused.")

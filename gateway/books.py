@@ -79,7 +79,8 @@ class Books:
         names = recognised(call.messages, sent, service.strip)
         chain = digests.Chain(names)
         expected, amounts, ceiling = self._asked(call, service)
-        tenant, id = service.caller.tenant, session_id(call, headers, service.key, names) if names else ""
+        tenant, sources = service.caller.tenant, service.caller.may.session.identity
+        id = session_id(call, headers, service.key, names, sources) if names else ""
         loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if names else None
         if loading is not None and service.keep_seconds:
             loading = checked(loading, service.place, id)

@@ -2,22 +2,26 @@
 
 Rule: the first source that holds a usable id wins; an id that is malformed or too long is treated as absent and stored
 nowhere. An id is only a claim: whether the request really continues that session is decided by its messages
-(`gateway.sessions`). A person (`user`) and a cache hint (`prompt_cache_key`) are no sessions.
+(`gateway.sessions`). A person (`user`) is no session, nor is a cache hint (`prompt_cache_key`) unless the tier says so.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import xxhash
+
+from config.tiers import IDENTITY, IdentitySource
 
 _USABLE = re.compile(r"[A-Za-z0-9._:@/+=-]{1,256}")
 # Claude Code's `metadata.user_id`: user_<hash>_account_<uuid>_session_<uuid>.
 _SESSION_OF_USER = re.compile(r"_session_([A-Za-z0-9-]{8,})$")
 _KEPT_AS_IS = 64
 _PARENT = b"x-parent-session-id"  # names the session that started this one
-_HARNESS_HEADERS = (b"session-id", b"session_id", b"thread-id", b"conversation_id")
+_CODEX_HEADERS = (b"session-id", b"session_id", b"thread-id", b"conversation_id")
+Claim = tuple[str, str, str]
+"""Source, id, and the id of a sub-agent that shares its parent's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,21 @@ class SessionKey:
     source: str
 
 
-def identify(headers: Mapping[bytes, bytes], hints: SessionHints, tenant: str, model: str, opener: bytes) -> SessionKey:
+def identify(
+    headers: Mapping[bytes, bytes],
+    hints: SessionHints,
+    tenant: str,
+    model: str,
+    opener: bytes,
+    sources: Sequence[IdentitySource] = IDENTITY,
+) -> SessionKey:
     """The session a request claims, or one derived from the tenant, the model and how the conversation opens.
+
+    The first of `sources` that has a usable id decides.
 
     `headers` have lower-case names; `opener` is a digest of the messages up to the first user message.
     """
-    claims = _claims(headers, hints) if hints is not NO_HINTS or _names_session(headers) else ()
+    claims = _claims(headers, hints, sources) if hints is not NO_HINTS or _names_session(headers) else ()
     for source, value, part in claims:
         if _USABLE.fullmatch(value):
             agent = f"|{part}" if _USABLE.fullmatch(part) else ""
@@ -67,19 +80,26 @@ def _names_session(headers: Mapping[bytes, bytes]) -> bool:
     return b"session" in names or b"thread-id" in names or b"conversation_id" in names
 
 
-def _claims(headers: Mapping[bytes, bytes], hints: SessionHints) -> Iterator[tuple[str, str, str]]:
-    """Source, id, and the id of a sub-agent that shares its parent's id, in the order of preference."""
-    yield "x-session-id", _text(headers, b"x-session-id"), ""
+def _claims(headers: Mapping[bytes, bytes], hints: SessionHints, sources: Sequence[IdentitySource]) -> Iterator[Claim]:
+    for source in sources:
+        match source:
+            case "vendor":
+                yield from _vendors(headers)
+            case "codex":
+                yield from [(name.decode(), _text(headers, name), "") for name in _CODEX_HEADERS]
+            case "x-session-id" | "x-session-affinity":
+                yield source, _text(headers, source.encode()), ""
+            case "metadata.user_id":
+                yield f"body.{source}", _session_of_user(hints.metadata_user_id or ""), ""
+            case _:
+                yield f"body.{source}", getattr(hints, source.replace(".", "_")) or "", ""
+
+
+def _vendors(headers: Mapping[bytes, bytes]) -> Iterator[Claim]:
+    """`x-<vendor>-session-id`, and the vendor's id of a sub-agent, which has its parent's session id."""
     for name in sorted(name for name in headers if _is_vendors(name)):
         agent = name.removesuffix(b"session-id") + b"agent-id"
         yield name.decode("latin-1"), _text(headers, name), _text(headers, agent)
-    for name in (*_HARNESS_HEADERS, b"x-session-affinity"):
-        yield name.decode(), _text(headers, name), ""
-    yield "body.session_id", hints.session_id or "", ""
-    yield "body.conversation", hints.conversation or "", ""
-    yield "body.previous_response_id", hints.previous_response_id or "", ""
-    yield "body.metadata.session_id", hints.metadata_session_id or "", ""
-    yield "body.metadata.user_id", _session_of_user(hints.metadata_user_id or ""), ""
 
 
 def _is_vendors(name: bytes) -> bool:

@@ -4,11 +4,12 @@ Rule: what an engine never sees makes no new session. A clock in the system prom
 conversation of a minute ago is still the same one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import xxhash
 
+from config.tiers import IDENTITY, IdentitySource
 from gateway.call import Call
 from gateway.dialects.openai_messages import decoded, text_of
 from gateway.identity import identify
@@ -47,10 +48,16 @@ def _of(message: bytes, digest: bytes, strip: Strip) -> bytes:
     return xxhash.xxh3_128_digest(f"{role}\n{strip.rest(text) or text}".encode("utf-8", "surrogatepass"))
 
 
-def session_id(call: Call, headers: Mapping[bytes, bytes], key: tuple[str, str], names: tuple[bytes, ...]) -> str:
+def session_id(
+    call: Call,
+    headers: Mapping[bytes, bytes],
+    key: tuple[str, str],
+    names: tuple[bytes, ...],
+    sources: Sequence[IdentitySource] = IDENTITY,
+) -> str:
     """The session that a call claims, or one derived from how its conversation opens; `key`: tenant and model."""
     opener = b"".join(names[: first_user(call) + 1])
-    return identify(headers, call.hints, *key, opener).id
+    return identify(headers, call.hints, *key, opener, sources).id
 
 
 def first_user(call: Call) -> int:

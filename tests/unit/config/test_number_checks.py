@@ -46,6 +46,16 @@ def test_a_session_that_outlives_itself(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["tiers.standard", "tenants.acme"])
+def test_sources_of_identity_that_contradict_each_other(part: str) -> None:
+    place = f"{part}.session.identity"
+    twice = problems((f"{part.replace('.', '/')}/session", {"identity": ["vendor", "vendor"]}))
+    assert twice == {place: "vendor is listed twice; list it once"}
+    lost = problems((f"{part.replace('.', '/')}/session", {"identity": ["vendor"], "history": "stored"}))
+    assert "put it first" in lost[place]
+    assert not problems((f"{part.replace('.', '/')}/session", {"identity": []}))
+
+
+@pytest.mark.parametrize("part", ["tiers.standard", "tenants.acme"])
 def test_a_history_larger_than_all_the_text_there_may_be(part: str) -> None:
     sizes = {"history_bytes": "2MiB", "stored_bytes": "1MiB"}
     found = problems((f"{part.replace('.', '/')}/session", sizes | {"history": "stored"}))

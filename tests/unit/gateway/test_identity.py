@@ -1,7 +1,10 @@
 """Which session a request claims."""
 
+from typing import get_args
+
 import pytest
 
+from config.tiers import IdentitySource
 from gateway.identity import SessionHints, SessionKey, identify
 
 NO_HINTS = SessionHints()
@@ -37,6 +40,29 @@ def test_the_order_of_sources_is_fixed() -> None:
         seen.append(key(headers, SessionHints(**hints)).id)
         del hints[next(iter(hints))]
     assert seen == [f"s-{n}" for n in range(1, 12)] + ["00000000-1111"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "first", "without_hints"),
+    [
+        ((), "derived", "derived"),
+        (("metadata.user_id", "codex", "x-session-id"), "body.metadata.user_id", "session-id"),
+        (("prompt_cache_key", "vendor"), "body.prompt_cache_key", "x-claude-code-session-id"),
+        (("prompt_cache_key",), "body.prompt_cache_key", "derived"),
+    ],
+)
+def test_a_tier_may_say_which_sources_count_and_in_what_order(
+    sources: tuple[IdentitySource, ...], first: str, without_hints: str
+) -> None:
+    hints = SessionHints(**ALL_HINTS, prompt_cache_key="s-12")
+    assert identify(ALL_HEADERS, hints, "acme", "m", b"o", sources).source == first
+    assert identify(ALL_HEADERS, NO_HINTS, "acme", "m", b"o", sources).source == without_hints
+
+
+def test_every_source_that_can_be_listed_is_read() -> None:
+    hints = SessionHints(**ALL_HINTS, prompt_cache_key="s-12")
+    for source in get_args(IdentitySource):
+        assert identify(ALL_HEADERS, hints, "acme", "m", b"o", (source,)).source != "derived", source
 
 
 @pytest.mark.parametrize("name", [b"x-litellm-session-id", b"x-claude-code-session-id", b"x-headroom-session-id"])
