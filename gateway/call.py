@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from gateway.dialects.base import Dialect
 
 Outcome = Literal[
-    "ok", "refused", "denied", "client_gone", "client_slow", "engine_refused", "engine_failed", "broken", "failed"
+    "ok",
+    "refused",
+    "denied",
+    "client_gone",
+    "client_slow",
+    "engine_refused",
+    "engine_failed",
+    "broken",
+    "failed",
+    "dry_run",
 ]
 
 

@@ -62,6 +62,8 @@ class Planned(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
     cached_tokens: int = 0
     again_tokens: int = 0
+    shadow: tuple[Edit, ...] = ()
+    shadow_reasons: tuple[Reason, ...] = ()
 
     @property
     def drops(self) -> bool:
@@ -147,6 +149,8 @@ class Context:
             reasons=found.reasons,
             cached_tokens=found.cached_tokens,
             again_tokens=found.again_tokens,
+            shadow=found.shadow,
+            shadow_reasons=found.shadow_reasons,
         )
 
     async def _held(self, service: Service, known: Known, shown: Mapping[str, str]) -> frozenset[str]:

@@ -3,25 +3,25 @@
 Rule: the same parsing, counting and planning as in the pipeline; only its last steps are missing.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from config.model import Config
 from gateway import digests
+from gateway.call import Call
 from gateway.context import Context, Known, Planned
 from gateway.counting import Counter
 from gateway.dialects.base import Dialect
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.dialects.openai_completions import OpenAICompletions
 from gateway.errors import InvalidRequest, ModelNotFound
+from gateway.forecast import Forecast
 from gateway.metrics import Metrics
+from gateway.pace import Pace
+from gateway.plan_view import Predicted, lines, predict, view
 from gateway.retrieval import announced
 from gateway.service import Service
 from gateway.tenants import Caller
 from gateway.tokens import counter
-from policies.conversation import Message
-from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
 
 
 async def edits(config: Config, tenant: str, body: bytes) -> str:
@@ -41,8 +41,19 @@ async def edits(config: Config, tenant: str, body: bytes) -> str:
     if service.announces:
         call = announced(call)
     planned = await Context(Metrics(), lambda _: 1.0).plan(call, service, Known(names))
+    predicted = _predicted(config, planned, call, service)
+    shown = view(model.name, planned, dialect.messages(call, names), predicted)
     head = f"tenant {tenant}, tier {caller.may.tier}, model {model.name}"
-    return "\n".join([head, *report(planned, dialect.messages(call, names))])
+    return "\n".join([head, *lines(shown)])
+
+
+def _predicted(config: Config, planned: Planned, call: Call, service: Service) -> Predicted | None:
+    """On the hardware of the model's first pool; a request without a session has nothing cached."""
+    pools = config.pools_for(service.model)
+    if not pools:
+        return None
+    geometry, decode_tokens = service.model.geometry, Forecast().usage(call, service).decode_tokens
+    return predict(planned, geometry, Pace(geometry, pools[0].hardware), 0, decode_tokens)
 
 
 class _Shape(msgspec.Struct):
@@ -60,34 +71,3 @@ def dialect_of(body: bytes) -> Dialect:
         return OpenAIChat()
     is_prompt = shape.messages is msgspec.UNSET and shape.prompt is not msgspec.UNSET
     return OpenAICompletions() if is_prompt else OpenAIChat()
-
-
-def report(planned: Planned, messages: tuple[Message, ...]) -> Iterator[str]:
-    """What the plan says, a line an edit."""
-    about = "" if planned.counted else "about "
-    if not planned.edits:
-        yield f"{about}{planned.original_tokens} tokens, sent as received"
-        return
-    yield f"{planned.original_tokens} tokens, {planned.sent_tokens} sent, {len(planned.edits)} edits:"
-    for edit in planned.edits:
-        yield f"  {describe(edit, messages)}"
-
-
-def describe(edit: Edit, messages: tuple[Message, ...]) -> str:
-    """One edit in words."""
-    match edit:
-        case ReplaceText():
-            name = f" ({messages[edit.at].name})" if messages[edit.at].name else ""
-            what = f"message {edit.at}, {messages[edit.at].role}{name}, shortened"
-        case DropMessages():
-            what = f"messages {edit.start} to {edit.stop - 1} left out"
-        case ClearReasoning():
-            what = f"message {edit.at}, reasoning left out"
-        case ReplaceArguments():
-            what = f"message {edit.at}, arguments of call {edit.call} made a JSON object"
-        case InsertAnswer():
-            what = f"behind message {edit.at} an answer to a call that had none"
-        case AddSummary():
-            what = f"behind message {edit.at} a record of what is left out"
-    tokens = f"{edit.removed_tokens} tokens removed" if edit.removed_tokens >= 0 else f"{-edit.removed_tokens} added"
-    return f"{edit.policy}: {what}, {tokens}"

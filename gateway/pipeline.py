@@ -6,6 +6,7 @@ byte, and delays no answer.
 """
 
 import asyncio
+from typing import Final
 
 from gateway import artifacts, errors, trace
 from gateway.books import Books
@@ -13,18 +14,21 @@ from gateway.call import Outcome, Request
 from gateway.clock import Clock, wall
 from gateway.context import Context, Planned
 from gateway.dialects.base import Dialect
+from gateway.dry_run import DryRun
 from gateway.errors import Fault
 from gateway.forecast import Expected, Forecast, demands
 from gateway.job import Job
 from gateway.measure import Measure
 from gateway.passage import Opened, Passage
 from gateway.prefixes import prefix_of
-from gateway.reports import answer_headers
-from gateway.responder import Responder
+from gateway.reports import APPLIED_EDITS, answer_headers, applied_edits, asks
+from gateway.responder import Header, Responder
 from gateway.retrieval import announced
 from gateway.routing import candidates
 from gateway.snapshot import Snapshot
 from gateway.stored import HEADER, Stored, recorded
+
+JSON: Final[Header] = (b"content-type", b"application/json")
 
 
 class Pipeline:
@@ -37,6 +41,7 @@ class Pipeline:
         self._books = books
         self._stored = stored
         self._forecast = forecast
+        self._dry_run = DryRun(forecast)
         self._measure = measure
         self._clock = clock
 
@@ -104,17 +109,22 @@ class Pipeline:
     ) -> None:
         cancel_when_gone(responder)
         call = passage.call
+        if DryRun.asked(request.headers):
+            answer = await self._dry_run.answer(passage, opened)
+            passage.delivery.outcome = "dry_run"
+            responder.reply(200, (JSON, *self._headers(passage, opened, request)), answer)
+            return
         if passage.turn is not None:
             recorded(passage.turn, opened.session, responder)
         planned = await self._context.plan(call, passage.service, opened.known)  # 4 plan
         passage.planned = planned
         # 5 fulfil: no policy asks for a summary yet
         body = call.dialect.render(call, planned.edits)  # 6 render
-        job = self._job(snapshot, passage, opened, planned, body, trace.carried(request.headers))  # 7 choose
+        job = self._job(snapshot, passage, opened, planned, body, request)  # 7 choose
         await snapshot.dispatch.run(job, responder, passage.delivery)  # 8 relay
 
     def _job(
-        self, snapshot: Snapshot, passage: Passage, opened: Opened, planned: Planned, body: bytes, carried: bytes
+        self, snapshot: Snapshot, passage: Passage, opened: Opened, planned: Planned, body: bytes, request: Request
     ) -> Job:
         """The call with the pools that may take it, in order of preference."""
         service, home = passage.service, opened.session.home
@@ -124,9 +134,6 @@ class Pipeline:
         cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
         heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
         passage.phase = "prefill" if heavy else "decode"
-        headers = answer_headers(
-            passage.request_id, planned, opened.grant, opened.reached, ietf=service.caller.may.ietf_headers
-        )
         order = candidates(service.pools, wanted, passage.phase, home, cold_seconds, service.first_pool)
         return Job(
             call=passage.call,
@@ -134,13 +141,25 @@ class Pipeline:
             body=body,
             candidates=order,
             phase=passage.phase,
-            headers=headers if passage.turn is None else (*headers, passage.turn.header),
+            headers=self._headers(passage, opened, request),
             request_id=passage.request_id,
-            trace=carried,
+            trace=trace.carried(request.headers),
             extension=passage.extension,
             reply_tokens=planned.reply_tokens,
             pace=None if opened.reached is None else opened.reached.stage.pace,
         )
+
+    def _headers(self, passage: Passage, opened: Opened, request: Request) -> tuple[Header, ...]:
+        """Ours on the answer; those that only some calls have stand last."""
+        planned = passage.planned
+        assert planned is not None
+        ietf = passage.service.caller.may.ietf_headers
+        headers = answer_headers(passage.request_id, planned, opened.grant, opened.reached, ietf=ietf)
+        if passage.turn is not None:
+            headers = (*headers, passage.turn.header)
+        if APPLIED_EDITS in request.headers and asks(request.headers[APPLIED_EDITS]):
+            headers = (*headers, applied_edits(planned))
+        return headers
 
     def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:
         prompt = planned.sent_tokens if planned.counted else opened.expected.prompt_tokens

@@ -6,6 +6,9 @@ as far as it has words for them.
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
 
 from budgets.grant import Grant, remaining
 from budgets.limit import Limit
@@ -16,6 +19,8 @@ from gateway.responder import Header
 
 KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
 """The dimensions that OpenAI's headers have names for."""
+APPLIED_EDITS: Final = b"x-kvgate-applied-edits"
+"""A client that sends it gets it back with the list of what was done; the body of a reply never changes for it."""
 
 
 def answer_headers(
@@ -33,6 +38,27 @@ def answer_headers(
     if reached is not None:
         headers.append(reached.header)
     return tuple(headers)
+
+
+def applied_edits(planned: Planned) -> Header:
+    """What was done, as JSON: by policy and reason, how many edits and the tokens they removed."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for edit, reason in zip(planned.edits, planned.reasons, strict=True):
+        found = sums.setdefault((edit.policy, reason), [0, 0])
+        found[0] += 1
+        found[1] += edit.removed_tokens
+    if planned.mended:
+        sums["repair", "rule"] = [sums.get(("repair", "rule"), [0, 0])[0] + planned.mended, 0]
+    told = [
+        {"policy": policy, "reason": reason, "edits": edits, "removed_tokens": tokens}
+        for (policy, reason), (edits, tokens) in sums.items()
+    ]
+    return APPLIED_EDITS, msgspec.json.encode(told)
+
+
+def asks(value: bytes) -> bool:
+    """Whether the value of a header that switches something on does so."""
+    return value.strip().lower() not in (b"", b"0", b"false", b"no", b"off")
 
 
 def budget(

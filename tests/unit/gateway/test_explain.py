@@ -6,9 +6,7 @@ import pytest
 
 from config.model import Config
 from gateway.errors import ContextTooLong, InvalidRequest, ModelNotFound
-from gateway.explain import describe, edits
-from policies.conversation import Message
-from policies.edit import ClearReasoning, InsertAnswer, ReplaceArguments
+from gateway.explain import edits
 from tests.unit.gateway.samples import config
 
 
@@ -36,11 +34,14 @@ async def test_a_short_request_is_sent_as_received() -> None:
 
 async def test_an_edit_is_named_with_its_policy_tool_and_size() -> None:
     trim = {"kind": "trim_tool_output", "max_tokens": 200}
-    _, plan, edit = (await edits(loaded(trim), "acme", body(2_000))).splitlines()
+    _, plan, edit, *diff, predicted = (await edits(loaded(trim), "acme", body(2_000))).splitlines()
     assert plan.endswith("1 edits:")
     assert edit.startswith("  trim_tool_output: message 2, tool (read_file), shortened, ")
     original, sent = (int(word) for word in plan.split() if word.isdigit() and word != "1")
-    assert edit.endswith(f" {original - sent} tokens removed")
+    assert edit.endswith(f" {original - sent} tokens removed (it has just arrived)")
+    gone, *_, more, come = diff
+    assert gone.startswith("    - line ") and more.endswith(" lines more") and come.startswith("    + [kvgate: about ")
+    assert predicted.startswith("predicted for a reply of 512 tokens: no cached prefix broken, ")
 
 
 async def test_a_window_names_what_it_leaves_out() -> None:
@@ -75,17 +76,3 @@ async def test_a_model_the_tenant_may_not_use_is_refused_as_in_the_pipeline() ->
         await edits(narrow, "acme", body())
     with pytest.raises(ModelNotFound):
         await edits(config(), "acme", body(model="nothing"))
-
-
-def test_every_kind_of_edit_has_words() -> None:
-    messages = (Message("assistant", b"", 9), Message("tool", b"", 9, name="look"))
-    made = (
-        ClearReasoning("clear_old_reasoning", 0, b"", 7),
-        ReplaceArguments("repair", 0, 1, b"", "{}", -2),
-        InsertAnswer("repair", 0, b"", "c", "none", -40),
-    )
-    assert [describe(edit, messages) for edit in made] == [
-        "clear_old_reasoning: message 0, reasoning left out, 7 tokens removed",
-        "repair: message 0, arguments of call 1 made a JSON object, 2 added",
-        "repair: behind message 0 an answer to a call that had none, 40 added",
-    ]
