@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from budgets.grant import Amounts, Denied, Grant, denial
+from msgspec import structs
+
+from budgets.grant import Denied, Grant, denial
+from budgets.lease import Amounts
 from budgets.limit import Kind, Limit
 from budgets.scope import Scope, Terms
 
@@ -142,7 +145,7 @@ class LocalAllowance:
             self._buckets.move_to_end(bucket)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
-        return replace(asked, local=True, in_use=())
+        return structs.replace(asked, local=True, in_use=())
 
     def _capacity(self, limit: Limit) -> float:
         share = limit.capacity * self._share

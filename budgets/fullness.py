@@ -7,6 +7,7 @@ shadow do not count: nothing would be refused by them.
 from collections.abc import Iterator
 
 from budgets.grant import Denied, Grant
+from budgets.lease import taken
 
 Share = tuple[str, float]
 """A limit's label, and how much of it was in use; 1 is all of it, debt is more."""
@@ -14,12 +15,10 @@ Share = tuple[str, float]
 
 def shares(grant: Grant) -> Iterator[Share]:
     """Every limit that refuses; nothing where the call was granted without the store."""
-    _, *held = grant.lease.split(";")
-    own = iter(held)
     for terms, in_use in zip(grant.stands.terms, grant.in_use, strict=False):
-        taken = int(next(own).split(" ")[1]) if terms.entry else 1
+        own = taken(terms, grant.amounts, grant.most)[0] if terms.entry else 1
         if terms.limit.mode == "enforce":
-            yield terms.limit.label, max(0, in_use - taken) / (terms.limit.capacity * terms.scale)
+            yield terms.limit.label, max(0, in_use - own) / (terms.limit.capacity * terms.scale)
 
 
 def share_of(denied: Denied) -> Share:

@@ -3,14 +3,14 @@
 Rule: values only. Amounts are whole parts of a dimension; the ledger itself counts in micro-units.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
+from budgets import lease
+from budgets.lease import Amounts
 from budgets.limit import Dimension, Kind, Mode
 from budgets.scope import Scope, Standing, Terms
-
-Amounts = Mapping[Dimension, int]
-"""Parts by dimension (`budgets.limit.PARTS`); a dimension that is left out is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,15 @@ class Balance:
     reset_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """Proof that budget was reserved; `settle` takes it back.
 
-    `lease` is what the store keeps of it: an id, then `bucket amount kept` of every limit in micro-units.
     `would_deny` are the labels of limits in shadow that would have refused. `local`: granted without the store.
     `standing` None: as the limits stand at the beginning of time, which is right where none is a quota.
+    `most`: what strict limits were asked for. `kept`: the lease as the store has it, where it said so.
     """
 
-    lease: str
+    id: str
     scope: Scope
     amounts: Amounts
     would_deny: tuple[str, ...] = ()
@@ -42,10 +41,13 @@ class Grant:
     in_use: tuple[int, ...] = ()
     standing: Standing | None = None
     at_seconds: float = 0.0
+    most: Amounts | None = None
+    kept: bytes = b""
 
     @property
-    def id(self) -> str:
-        return self.lease.partition(";")[0]
+    def lease(self) -> bytes:
+        """What the store keeps of it."""
+        return self.kept or lease.text(self.id, self.stands, self.amounts, self.most).encode()
 
     @property
     def stands(self) -> Standing:

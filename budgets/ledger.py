@@ -5,15 +5,20 @@ carries a lease, so a worker that dies gives back what its calls did not use; se
 used is charged even if it exceeds the budget (debt), because it has been used.
 """
 
+import dataclasses
 import secrets
-from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
-from budgets.grant import Amounts, Balance, Denied, Grant, Misdated, denial
-from budgets.limit import Dimension, Limit
+import msgspec
+from msgspec.structs import replace
+
+from budgets import lease
+from budgets.grant import Balance, Denied, Grant, Misdated, denial
+from budgets.lease import Amounts
+from budgets.limit import Limit
 from budgets.record import Entry, encoded
-from budgets.scope import MICRO, Scope, Standing, Terms
+from budgets.scope import MICRO, Scope, Terms
 from budgets.script import Argument, RunScript, Script, Step
 
 __all__ = [
@@ -42,23 +47,19 @@ _NEVER_RESERVED: Final = 2
 
 
 def reserving(
-    scope: Scope, amounts: Amounts, now_seconds: float = 0.0, most: Amounts | None = None
+    scope: Scope, amounts: Amounts, now_seconds: float = 0.0, most: Amounts | None = None, id: str = ""
 ) -> tuple[Grant, Step[Grant | Denied | Misdated]]:
     """Take `amounts` from every limit of the scope, of which there is at least one, or nothing.
 
     Strict limits are asked for `most`, the most that the call can use. `now_seconds` (since 1970) chooses the windows
-    of quotas; if the server's clock disagrees, the answer is `Misdated`. With the grant as it would be, for a caller
-    who never hears the answer.
+    of quotas; if the server's clock disagrees, the answer is `Misdated`. `id` must never come twice; none: random.
+    With the grant as it would be, for a caller who never hears the answer.
     """
     standing = scope.standing(now_seconds)
-    lease = secrets.token_hex(12)
-    for terms in standing.terms:
-        if terms.entry:
-            taken, kept = _taken(terms, amounts, most)
-            lease += f"{terms.entry} {taken} {kept}"
-    asked = Grant(lease, scope, amounts, standing=standing, at_seconds=now_seconds)
-    args = (lease, int(scope.lease_seconds * MICRO), _GRACE_US, standing.packed)
-    return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked, standing))
+    asked = Grant(id or secrets.token_hex(12), scope, amounts, standing=standing, at_seconds=now_seconds, most=most)
+    told = lease.packed(standing, amounts, most)
+    args = (asked.id, int(scope.lease_seconds * MICRO), _GRACE_US, standing.packed, told)
+    return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked))
 
 
 def extending(grant: Grant, more: Amounts) -> tuple[Grant, Step[Grant | Limit | None]]:
@@ -68,16 +69,15 @@ def extending(grant: Grant, more: Amounts) -> tuple[Grant, Step[Grant | Limit | 
     dies. What was refused is charged in the end all the same, if it is used. With the grant as it would be, for a
     caller who never hears the answer.
     """
-    standing, lease = grant.stands, grant.id
-    _, *held = grant.lease.split(";")
+    standing, held, longer = grant.stands, grant.lease, grant.id
     counted = [terms for terms in standing.terms if terms.entry]
-    for terms, entry in zip(counted, held, strict=True):
+    for terms, entry in zip(counted, held.decode().split(";")[1:], strict=True):
         _, taken, kept = entry.split(" ")
         extra = 0 if terms.limit.hardness == "strict" else more.get(terms.dimension, 0) * terms.scale
-        lease += f"{terms.entry} {int(taken) + extra} {int(kept) + extra}"
-    args = (grant.lease, lease, int(grant.scope.lease_seconds * MICRO), _GRACE_US, standing.packed)
-    longer = replace(grant, lease=lease)
-    return longer, Step(_EXTEND, standing.keys, args, partial(_extended, longer))
+        longer += f"{terms.entry} {int(taken) + extra} {int(kept) + extra}"
+    args = (held, longer, int(grant.scope.lease_seconds * MICRO), _GRACE_US, standing.packed)
+    extended = replace(grant, kept=longer.encode())
+    return extended, Step(_EXTEND, standing.keys, args, partial(_extended, extended))
 
 
 def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step[bool]:
@@ -87,18 +87,18 @@ def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step
     was, and has only its record; whoever settles it twice has two.
     """
     standing = grant.stands
-    used = [str(amounts.get(terms.dimension, 0) * terms.scale) for terms in standing.terms if terms.entry]
+    used = msgspec.msgpack.encode(lease.used(standing, amounts))
     unreserved = _NEVER_RESERVED if not standing.terms else int(grant.local)
-    args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.packed, " ".join(used)]
+    args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.packed, used]
     if entry is None:
         return Step(_SETTLE, standing.keys, args, _settled)
     args += (entry.keep, *map(encoded, entry.records))
     return Step(_SETTLE, (*standing.keys, entry.stream), args, _settled)
 
 
-def unlimited(scope: Scope, amounts: Amounts) -> Grant:
+def unlimited(scope: Scope, amounts: Amounts, id: str) -> Grant:
     """The grant of a scope without limits: nothing is written for it."""
-    return Grant(secrets.token_hex(12), scope, amounts)
+    return Grant(id, scope, amounts)
 
 
 async def reserve(
@@ -109,7 +109,7 @@ async def reserve(
     Whatever `run` raises when the store is away passes through: `budgets.allowance` says what to do then.
     """
     if not scope.limits:
-        return unlimited(scope, amounts)
+        return unlimited(scope, amounts, secrets.token_hex(12))
     found: Grant | Denied | Misdated = Misdated(now_seconds)
     while isinstance(found, Misdated):
         _, step = reserving(scope, amounts, found.now_seconds, most)
@@ -125,22 +125,24 @@ async def settle(run: RunScript, grant: Grant, amounts: Amounts, entry: Entry | 
     return step.read(await run(step.script, step.keys, step.args))
 
 
-def _reserved(asked: Grant, standing: Standing, reply: object) -> Grant | Denied | Misdated:
-    refused, wait_us, now_us, used, shadowed = cast("tuple[int, int, int, list[int], list[int]]", reply)
-    now = now_us / MICRO
+def _reserved(asked: Grant, reply: object) -> Grant | Denied | Misdated:
+    refused, wait_us, now_us, used, shadowed, kept = cast("tuple[int, int, int, list[int], list[int], bytes]", reply)
+    now, terms = now_us / MICRO, asked.stands.terms
     if refused == _MISDATED:
         return Misdated(now)
     if refused:
-        denied = _denied(asked, standing.terms[refused - 1], used[refused - 1], wait_us, now)
-        return replace(denied, standing=standing, in_use=tuple(used), at_seconds=now)
-    would_deny = tuple([standing.terms[number - 1].limit.label for number in shadowed])
-    return Grant(asked.lease, asked.scope, asked.amounts, would_deny, False, tuple(used), standing, now)
+        denied = _denied(asked, terms[refused - 1], used[refused - 1], wait_us, now)
+        return dataclasses.replace(denied, standing=asked.standing, in_use=tuple(used), at_seconds=now)
+    would_deny = tuple([terms[number - 1].limit.label for number in shadowed])
+    return Grant(
+        asked.id, asked.scope, asked.amounts, would_deny, False, tuple(used), asked.standing, now, asked.most, kept
+    )
 
 
 def _denied(asked: Grant, terms: Terms, in_use: int, wait_us: int, now: float) -> Denied:
     resets_at = now + terms.reset_seconds(in_use, now)
     denied = denial(asked.scope.tenant, terms, asked.amounts, in_use / terms.scale, wait_us / MICRO, resets_at)
-    return replace(denied, never=True) if wait_us >= _NEVER_US else denied
+    return dataclasses.replace(denied, never=True) if wait_us >= _NEVER_US else denied
 
 
 def _extended(longer: Grant, reply: object) -> Grant | Limit | None:
@@ -153,28 +155,3 @@ def _extended(longer: Grant, reply: object) -> Grant | Limit | None:
 
 def _settled(reply: object) -> bool:
     return reply == 1
-
-
-def _taken(terms: Terms, amounts: Amounts, most: Amounts | None) -> tuple[int, int]:
-    """Micro-units reserved, and how many of them stay charged if the lease expires.
-
-    A strict limit keeps all of it: what a call that was given up may still have used must not take it above.
-    """
-    if terms.limit.hardness == "strict":
-        taken = (amounts if most is None else most).get(terms.dimension, 0) * terms.scale
-        return taken, taken
-    return amounts.get(terms.dimension, 0) * terms.scale, prompt_share(terms.dimension, amounts) * terms.scale
-
-
-def prompt_share(dimension: Dimension, amounts: Amounts) -> int:
-    """What stays charged of a call whose worker died: the request and its prompt, which was certainly sent."""
-    match dimension:
-        case "requests" | "prefill_tokens" | "cached_tokens":
-            return amounts.get(dimension, 0)
-        case "total_tokens":
-            prompt = amounts.get("prefill_tokens", 0) + amounts.get("cached_tokens", 0)
-            return min(prompt, amounts.get("total_tokens", 0))
-        case "kv_byte_seconds" | "gpu_seconds" | "money":  # nobody can tell any more how long it ran
-            return amounts.get(dimension, 0)
-        case "decode_tokens" | "kv_read_bytes" | "concurrent_calls":
-            return 0

@@ -67,7 +67,8 @@ class Terms:
         else:
             kind, one, two = "c", 0, 0
         refuses, strict = limit.mode == "enforce", limit.hardness == "strict"
-        told = (bucket, kind, float(limit.capacity * scale), float(one), float(two), refuses, strict)  # as Lua counts
+        numbers = (float(limit.capacity * scale), float(one), float(two))  # as Lua counts
+        told = (bucket, kind, *numbers, refuses, strict, float(scale))
         return cls(limit, owner, bucket, opened, scale, "" if kind == "c" else f";{bucket}", told)
 
     def reset_seconds(self, in_use: int, now_seconds: float) -> float:
@@ -81,8 +82,8 @@ class Terms:
 class Standing:
     """The terms of a scope from one moment to the next change of a window, made ready for the scripts.
 
-    `packed`: what they are told of each limit, in MessagePack; `near`: how much of each is nearly all of it, in
-    micro-units.
+    `packed`: what they are told of each limit, in MessagePack; `dimensions`: in which order a call's amounts are told;
+    `near`: how much of each limit is nearly all of it, in micro-units.
     """
 
     terms: tuple[Terms, ...]
@@ -90,6 +91,7 @@ class Standing:
     packed: bytes
     since_seconds: float
     until_seconds: float
+    dimensions: tuple[Dimension, ...] = ()
     near: tuple[int, ...] = ()
 
     @classmethod
@@ -99,12 +101,15 @@ class Standing:
         terms = tuple([Terms.of(limit, owner, now_seconds) for limit, owner in pairs])
         windows = [each.window for each in terms if each.window is not None]
         slots = [f"{scope.space}:slots:{each.bucket}" for each in terms if each.limit.kind == "slots"]
+        dimensions = tuple(dict.fromkeys(each.dimension for each in terms if each.entry))
+        places = {dimension: place for place, dimension in enumerate(dimensions, 1)}
         return cls(
             terms,
             (*scope.keys, *slots),
-            msgspec.msgpack.encode([each.told for each in terms]),
+            msgspec.msgpack.encode([(*each.told, places.get(each.dimension, 0)) for each in terms]),
             max((each.starts_at for each in windows), default=float("-inf")),
             min((each.ends_at for each in windows), default=float("inf")),
+            dimensions,
             tuple([int(each.limit.capacity * each.scale * NEARLY) for each in terms]),
         )
 

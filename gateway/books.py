@@ -73,8 +73,11 @@ class Books:
         self._warned_at = -WARN_EVERY_SECONDS
         self._behind_seconds = 0.0  # this machine's clock, behind the store's
 
-    async def open(self, call: Call, service: Service, headers: Mapping[bytes, bytes]) -> Opened:
-        """The session and a grant. Raises `RateLimited`, `QuotaSpent`, `StoreDown` where nothing passes unchecked."""
+    async def open(self, call: Call, service: Service, headers: Mapping[bytes, bytes], request_id: str) -> Opened:
+        """The session and a grant, which bears the id of the request.
+
+        Raises `RateLimited`, `QuotaSpent`, and `StoreDown` where nothing passes unchecked.
+        """
         sent = digests.of_messages(call.messages)
         names = recognised(call.messages, sent, service.strip)
         chain = digests.Chain(names)
@@ -85,7 +88,7 @@ class Books:
         if loading is not None and service.keep_seconds:
             loading = checked(loading, service.place, id)
         scope, holds = service.scope_of(id), None
-        session, found, lost = await self._opened(loading, scope, amounts, ceiling)
+        session, found, lost = await self._opened(loading, scope, amounts, ceiling, request_id)
         if session.status == "part":
             whole = await self._read(sessions.loading_whole(session, chain))
             session = replace(whole, originals=session.originals)
@@ -99,7 +102,7 @@ class Books:
             expected, less, least = self._asked(call, holds.stage.service)
             if (less, least) != (amounts, ceiling):
                 self._undo(lost)
-                _, found, lost = await self._opened(None, scope, less, least)
+                _, found, lost = await self._opened(None, scope, less, least, "")  # the id of what was lost is taken
         if isinstance(found, Denied):
             self._undo(lost)
             self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label, "enforce")
@@ -221,16 +224,16 @@ class Books:
             self._forecast.learn_warmth(passage.service.model.name, prefix.tokens, told.cached_tokens)
 
     async def _opened(
-        self, loading: Step[Session] | None, scope: Scope, amounts: Amounts, ceiling: Amounts | None
+        self, loading: Step[Session] | None, scope: Scope, amounts: Amounts, ceiling: Amounts | None, request_id: str
     ) -> tuple[Session, Grant | Denied, Grant | None]:
         """What the store says of both, in one round trip; what holds without it while it is away.
 
         Last comes what was asked for in vain, if it was refused without the store: it may have made it all the same.
         """
         if not scope.limits:
-            return await self._read(loading), ledger.unlimited(scope, amounts), None
+            return await self._read(loading), ledger.unlimited(scope, amounts, request_id), None
         session = NO_SESSION
-        asked, reserving = ledger.reserving(scope, amounts, wall() + self._behind_seconds, ceiling)
+        asked, reserving = ledger.reserving(scope, amounts, wall() + self._behind_seconds, ceiling, request_id)
         try:
             if loading is None:
                 found = await self._run(reserving)
@@ -238,7 +241,7 @@ class Books:
                 session, found = await self._run(both(loading, reserving))
             while isinstance(found, Misdated):
                 self._behind_seconds = found.now_seconds - wall()
-                asked, reserving = ledger.reserving(scope, amounts, found.now_seconds, ceiling)
+                asked, reserving = ledger.reserving(scope, amounts, found.now_seconds, ceiling, request_id)
                 found = await self._run(reserving)
         except StoreError:
             found = self._local.decide(asked, monotonic(), wall(), ceiling)

@@ -59,7 +59,7 @@ class Pipeline:
         try:
             if HEADER in request.headers:
                 passage.call, passage.turn = await self._stored.begin(call, service, request.headers)
-            opened = await self._books.open(passage.call, service, request.headers)  # 3 open
+            opened = await self._books.open(passage.call, service, request.headers, request_id)  # 3 open
         except Fault as fault:
             self._measure.ended(passage, outcome_of(fault), None)
             if passage.turn is not None:

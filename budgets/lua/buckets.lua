@@ -3,7 +3,7 @@
 -- KEYS: buckets, leases, stale, then the slots of every limit of calls at once (one hash tag)
 --
 -- The terms are MessagePack, for each limit: bucket, kind, capacity, two numbers, whether it refuses, whether it is
--- strict.
+-- strict, micro-units in a unit, and the place of its dimension in lists of a call's amounts (whole units).
 --   r (rate):   the numbers are what flows back and in how many us
 --   q (quota):  the numbers are when its window begins and ends, us since 1970; nothing flows back
 --   c (calls):  a sorted set of lease ids by deadline; what has run out does not count
@@ -35,15 +35,15 @@ local function leak(limit)
   if b.used == 0 then b.at = math.max(b.at, now_us) end
 end
 
--- The limits with what is in use of them now, and the buckets by name.
+-- The limits with what is in use of them now, and the buckets by name; with a lease, also what it took of each.
 local function limits_of(terms, lease)
   local limits, names, known, slots = {}, {}, {}, 3
-  local taken = string.gmatch(lease, ';%S+ (%d+) (%d+)')
+  local taken = string.gmatch(lease or '', ';%S+ (%d+) (%d+)')
   for number, told in ipairs(cmsgpack.unpack(terms)) do
     local name = told[1]
     local limit = {
       name = name, kind = told[2], capacity = told[3], one = told[4], two = told[5], refuses = told[6],
-      strict = told[7],
+      strict = told[7], scale = told[8], place = told[9],
     }
     limits[number] = limit
     if limit.kind == 'c' then

@@ -1,15 +1,24 @@
 -- Reserves on every limit that bounds a call, or on none.
 --
--- ARGV: lease, lease us, grace us, terms
+-- ARGV: the call's id, lease us, grace us, terms, MessagePack of three lists by dimension: what is taken, what of it stays
+--       charged if nobody settles, what strict limits are asked for
 -- Gives: the number of the limit that refused (0: none; -1: a quota's window is not the one that is open now), how long
--- until it would pass, the time, what is in use of each limit, the numbers of limits in shadow that would have refused.
+-- until it would pass, the time, what is in use of each limit, the numbers of limits in shadow that would have refused,
+-- the lease.
 
-local lease, lease_us, grace_us = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local id, lease_us, grace_us = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local NEVER_US, SLOT_WAIT_US = 1e18, 1000000
-local limits, known = limits_of(ARGV[4], lease)
+local limits, known = limits_of(ARGV[4])
+local taken, kept, most = unpack(cmsgpack.unpack(ARGV[5]))
 
+local lease = id
 for _, limit in ipairs(limits) do
-  if limit.kind == 'q' and (now_us < limit.one or now_us >= limit.two) then return {-1, 0, now_us, {}, {}} end
+  if limit.kind == 'q' and (now_us < limit.one or now_us >= limit.two) then return {-1, 0, now_us, {}, {}, ''} end
+  if limit.kind ~= 'c' then
+    limit.amount = (limit.strict and most or taken)[limit.place] * limit.scale
+    limit.kept = limit.strict and limit.amount or kept[limit.place] * limit.scale
+    lease = lease .. string.format(';%s %.0f %.0f', limit.name, limit.amount, limit.kept)
+  end
 end
 
 -- Leases that ran out: their holder died or is very late. The prompt stays charged, the rest flows back. A closed
@@ -61,7 +70,7 @@ for number, limit in ipairs(limits) do
   local b = limit.bucket
   if limit.kind == 'c' then
     if refused == 0 then
-      redis.call('ZADD', limit.key, now_us + lease_us, string.match(lease, '^[^;]+'))
+      redis.call('ZADD', limit.key, now_us + lease_us, id)
       limit.count = limit.count + 1
     end
     used[number] = limit.count
@@ -76,4 +85,4 @@ if refused == 0 then
   redis.call('ZADD', leases, now_us + lease_us, lease)
   live(KEYS, last_us - now_us)
 end
-return {refused, longest, now_us, used, shadowed}
+return {refused, longest, now_us, used, shadowed, lease}

@@ -2,9 +2,8 @@
 -- nothing.
 --
 -- ARGV: lease as it was reserved; 0 if it was, 1 if nobody knows (the answer never came), 2 if it never was; grace us,
---       terms,
---       amounts used, in the order of the lease, and for records how many to keep and the records; their stream is the
---       last of the keys
+--       terms, MessagePack of the amounts used by dimension, and for records how many to keep and the records; their
+--       stream is the last of the keys
 -- Gives: 1, or 0 if it was settled already.
 
 local lease, unknown, unreserved, grace_us = ARGV[1], ARGV[2] == '1', ARGV[2] == '2', tonumber(ARGV[3])
@@ -29,13 +28,13 @@ if not unreserved and redis.call('ZREM', leases, lease) == 0 then
   if not closed and not unreserved then return 0 end
 end
 
-local amounts, last_us = string.gmatch(ARGV[5], '%d+'), now_us
+local amounts, last_us = cmsgpack.unpack(ARGV[5]), now_us
 for _, limit in ipairs(limits) do
   if limit.kind ~= 'c' then
     local b = limit.bucket
     local reserved = unreserved and 0 or closed and limit.kept or limit.amount
     local before = math.max(0, b.used - reserved)
-    local used = math.max(0, b.used + tonumber(amounts()) - reserved)
+    local used = math.max(0, b.used + amounts[limit.place] * limit.scale - reserved)
     if limit.strict then used = math.max(before, math.min(used, limit.capacity)) end
     last_us = math.max(last_us, put(limit, used, grace_us))
   end

@@ -292,7 +292,7 @@ async def test_all_keys_share_a_slot() -> None:
     async def run(script: Script, keys: object, args: object) -> object:
         assert isinstance(keys, tuple)
         seen.extend(keys)
-        return [0, 0, 0, [0], []] if script.name == "reserve" else 1
+        return [0, 0, 0, [0], [], b""] if script.name == "reserve" else 1
 
     def runs(script: Script, keys: object, args: object) -> "asyncio.Future[object]":
         return asyncio.ensure_future(run(script, keys, args))

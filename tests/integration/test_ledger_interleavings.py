@@ -13,7 +13,8 @@ from typing import Literal
 
 import pytest
 
-from budgets.ledger import Amounts, Grant, Scope, extending, prompt_share, reserve, settle
+from budgets.lease import prompt_share
+from budgets.ledger import Amounts, Grant, Scope, extending, reserve, settle
 from budgets.limit import Dimension, Limit
 from budgets.scope import Owner, Terms
 from gateway.store import Store

@@ -1,9 +1,8 @@
 """What a worker grants without the ledger is never more than its share of what was left, and of what flows back."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from budgets.allowance import LocalAllowance
 from budgets.ledger import Grant, Scope, reserving

@@ -1,8 +1,7 @@
 """What a worker grants while the ledger is away: a share of every limit, as full as the limit was."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from budgets.allowance import LocalAllowance
 from budgets.ledger import Amounts, Denied, Grant, Scope, reserving

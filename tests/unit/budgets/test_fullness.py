@@ -1,6 +1,7 @@
 """How full limits were when a call came: without the call itself, and without limits that refuse nothing."""
 
 import pytest
+from msgspec.structs import replace
 
 from budgets.fullness import share_of, shares
 from budgets.grant import Grant, denial
@@ -19,7 +20,7 @@ AMOUNTS = {"total_tokens": 300, "decode_tokens": 20, "requests": 1, "kv_read_byt
 
 def grant(*in_use: int) -> Grant:
     asked, _ = reserving(SCOPE, AMOUNTS, 0.0, AMOUNTS | {"decode_tokens": 50})  # type: ignore[arg-type]
-    return Grant(asked.lease, SCOPE, asked.amounts, in_use=in_use, standing=asked.standing)
+    return replace(asked, in_use=in_use)
 
 
 def test_what_others_use_counts_and_what_is_in_shadow_does_not() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from budgets.grant import Amounts, Balance, Grant
-from budgets.ledger import prompt_share
+from budgets.grant import Balance, Grant
+from budgets.lease import Amounts, prompt_share
 from budgets.limit import Dimension, Limit
 from budgets.scope import Scope
 
@@ -12,12 +12,11 @@ BYTES = Limit(name="kv", dimension="kv_read_bytes", amount=10**12, per_seconds=3
 
 
 def test_balances_are_in_units_and_seconds() -> None:
-    grant = Grant("id;x 1 1", Scope("acme", (TOKENS, BYTES)), {}, in_use=(300_000_001, 10**12))
+    grant = Grant("id", Scope("acme", (TOKENS, BYTES)), {}, in_use=(300_000_001, 10**12))
     assert grant.balances == (
         Balance("tpm", "total_tokens", "enforce", 900, 599, pytest.approx(30, abs=1e-3)),  # type: ignore[arg-type]
         Balance("kv", "kv_read_bytes", "shadow", 10**12, 0, 3600.0),
     )
-    assert grant.id == "id"
 
 
 def test_nothing_remains_in_debt() -> None:

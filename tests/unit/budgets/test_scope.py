@@ -14,9 +14,19 @@ AT_ONCE = Limit(name="at-once", dimension="concurrent_calls", amount=3)
 def test_every_kind_is_told_to_the_scripts_in_its_own_words() -> None:
     standing = Scope("acme", (RATE, DAILY, AT_ONCE)).standing(86_400 * 3 + 5)
     assert msgspec.msgpack.decode(standing.packed) == [
-        ["rate:requests", "r", 6_000_000, 6_000_000, 60_000_000, True, False],
-        ["daily:total_tokens:day:1970-01-04", "q", 100_000_000, 259_200_000_000, 345_600_000_000, False, True],
-        ["at-once:concurrent_calls", "c", 3, 0, 0, True, False],
+        ["rate:requests", "r", 6_000_000, 6_000_000, 60_000_000, True, False, 1_000_000, 1],
+        [
+            "daily:total_tokens:day:1970-01-04",
+            "q",
+            100_000_000,
+            259_200_000_000,
+            345_600_000_000,
+            False,
+            True,
+            1_000_000,
+            2,
+        ],
+        ["at-once:concurrent_calls", "c", 3, 0, 0, True, False, 1, 0],
     ]
     assert standing.keys == (
         "kvgate:1:{acme}:buckets",
