@@ -6,9 +6,10 @@ the session is then neither read nor written, and each limit says what happens t
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from operator import gt
 from typing import Final, TypeVar
+
+from msgspec import structs
 
 from budgets import ledger
 from budgets.allowance import LocalAllowance
@@ -91,7 +92,7 @@ class Books:
         session, found, lost = await self._opened(loading, scope, amounts, ceiling, request_id)
         if session.status == "part":
             whole = await self._read(sessions.loading_whole(session, chain))
-            session = replace(whole, originals=session.originals)
+            session = structs.replace(whole, originals=session.originals)
         self._metrics.sessions.add(1, session.status)
         if (
             service.stages
@@ -298,13 +299,16 @@ class Books:
     def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Step[Saved] | None:
         if opened.session.status == "unread" or passage.planned is None:
             return None
+        # One that was known may be among them: there is always a last one.
+        roles = [role_of(message) for message in passage.call.messages[max(0, opened.session.known_messages - 1) :]]
         progress = Progress(
             opened.chain,
             tokens=passage.planned.message_tokens,
+            roles=roles,
             memory=self._memories.changed(opened.session, opened.known.memory, passage.planned.memory),
             home=passage.delivery.replica,
             prompt_tokens=used.prompt_tokens,
             kv_read_bytes=passage.kv_read_bytes(used),
-            begins_turn=role_of(passage.call.messages[-1]) == "user",
+            begins_turn=roles[-1] == "user",
         )
         return sessions.saving(opened.session, progress, passage.service.session_limits)

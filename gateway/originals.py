@@ -8,9 +8,11 @@ The keys are described in docs/redis.md.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
+
+from msgspec import structs
 
 from budgets.script import Argument, Script, Step, both
 from gateway.metrics import Metrics
@@ -50,7 +52,7 @@ def checked(loading: Step[Session], place: Place, session: str) -> Step[Session]
 
 def _with_originals(joined: Step[tuple[Session, Mapping[str, float]]], reply: object) -> Session:
     session, originals = joined.read(reply)
-    return replace(session, originals=originals)
+    return structs.replace(session, originals=originals)
 
 
 def _seconds_left(reply: object) -> Mapping[str, float]:

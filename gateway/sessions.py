@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -45,8 +46,7 @@ class SessionLimits:
     stored_bytes: int = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True, gc=False):
     """What is known of a session when a request opens it.
 
     `status`: `known`, the request continues a branch; `fork`, it shares its first `known_messages` with one and then
@@ -72,15 +72,14 @@ class Session:
     memory: bytes = b""
     memory_revision: int = 0
     organisation: str | None = None
-    originals: Mapping[str, float] = field(default_factory=dict)
+    originals: Mapping[str, float] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, gc=False):
     """What one call adds to its session.
 
-    `chain` is of the request's messages as the client sent them. `tokens` and `roles` go with it message by message and
-    may be left out; 0 tokens means not counted. `memory` None: as it was read.
+    `chain` is of the request's messages as the client sent them. `tokens` go with it message by message and may be left
+    out; 0 means not counted. `roles` are of the last so many messages. `memory` None: as it was read.
     """
 
     chain: Chain
@@ -94,12 +93,13 @@ class Progress:
 
     def records(self, known: int = 0) -> bytes:
         """21 bytes a message, for the last of those `known` and all behind it: digest, tokens (big-endian), role."""
-        count, after = len(self.chain), max(0, known - 1)
-        if len(self.tokens) not in (0, count) or len(self.roles) not in (0, count):
+        after = max(0, known - 1)
+        if len(self.tokens) not in (0, len(self.chain)) or len(self.roles) > len(self.chain):
             raise ValueError("tokens and roles go with the chain, message by message")
         links = self.chain.links(after)
         tokens = [min(n, _MOST_TOKENS) for n in self.tokens[after:]] or [0] * len(links)
-        roles = [_ROLES.get(role, 0) for role in self.roles[after:]] or [0] * len(links)
+        told = [_ROLES.get(role, 0) for role in self.roles[-len(links) :]] if links else []
+        roles = [0] * (len(links) - len(told)) + told
         return b"".join(map(_RECORD.pack, links, tokens, roles))
 
 

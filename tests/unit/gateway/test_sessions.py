@@ -18,6 +18,8 @@ def test_records_are_21_bytes_a_message() -> None:
 def test_tokens_and_roles_may_be_left_out_or_unknown() -> None:
     assert Progress(CHAIN).records() == FIRST + bytes(5) + SECOND + bytes(5) + THIRD + bytes(5)
     assert Progress(CHAIN, roles=["user", "robot", "assistant"]).records()[20::21] == b"\3\0\4"
+    assert Progress(CHAIN, roles=["tool"]).records()[20::21] == b"\0\0\5", "of the last so many"
+    assert Progress(CHAIN, roles=["user", "tool"]).records(known=2)[20::21] == b"\3\5"
     assert Progress(Chain([])).records() == b""
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter
 
-from config.tiers import Policies, Tier
+from config.tiers import IdentitySource, Policies, Tier
 from policies.policy import Policy
 
 DOC = (Path(__file__).parents[3] / "docs" / "context.md").read_text()
@@ -28,6 +28,12 @@ def test_examples_are_policies_or_parts_of_a_tier(block: str) -> None:
 def test_the_first_example_is_a_tier() -> None:
     for tier in yaml.safe_load(BLOCKS[0])["tiers"].values():
         Tier.model_validate(tier)
+
+
+@pytest.mark.parametrize("source", get_args(IdentitySource))
+def test_every_source_of_identity_is_told_of(source: str) -> None:
+    _, _, section = DOC.partition("## Sessions")
+    assert f"`{source}`" in section.partition("\n## ")[0]
 
 
 @pytest.mark.parametrize("model", MODELS)
