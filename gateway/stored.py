@@ -35,6 +35,7 @@ from gateway.vault import Vault
 HEADER: Final = b"x-context"
 SESSION: Final = b"x-session-id"
 WRITE_SECONDS: Final = 2.0
+_MEANT: Final = re.compile(rb"[ \t]*stored\b", re.IGNORECASE)
 _WISH: Final = re.compile(rb"[ \t]*stored[ \t]*(?:;[ \t]*(?:(new)|at=(\d{1,9}))[ \t]*)?", re.IGNORECASE)
 
 T = TypeVar("T")
@@ -68,13 +69,18 @@ class Stored:
         self._background = background
         self._texts = Texts(store, metrics)
 
-    async def begin(self, call: Call, service: Service, headers: Mapping[bytes, bytes]) -> tuple[Call, Turn]:
-        """The call with the history before its messages. Raises a `Fault` that says why there is none."""
-        wish = wish_of(headers[HEADER])
-        reader = call.dialect.reader(call)
+    async def begin(self, call: Call, service: Service, headers: Mapping[bytes, bytes]) -> tuple[Call, Turn | None]:
+        """The call with the history before its messages. Raises a `Fault` that says why there is none.
+
+        The call as it is, where the header is somebody else's: the tier stores nothing and the client did not ask.
+        """
         may = service.caller.may.session
         if may.history != "stored":
+            if _MEANT.match(headers[HEADER]) is None:
+                return call, None
             raise errors.InvalidRequest("Histories are not stored for this key.", param="X-Context")
+        wish = wish_of(headers[HEADER])
+        reader = call.dialect.reader(call)
         if reader is None or call.choices != 1:
             what = "this path" if reader is None else f"`n` = {call.choices}; it must be 1"
             raise errors.InvalidRequest(f"`X-Context: stored` does not go with {what}.", param="X-Context")

@@ -10,9 +10,12 @@ import httpx
 import msgspec
 import pytest
 from openai import AsyncOpenAI
+from redis.crc import key_slot
 
 from gateway.embedded import EmbeddedServer
+from gateway.histories import Key
 from gateway.store import Store
+from gateway.texts import Place
 from tests.house import ANY, GENEROUS, KEY, OTHER_KEY, Change, House, gateway, house
 from tests.upstream import CHUNKED, Upstream, answers, chunk, frame, reply, stalls_after, streams, upstream
 
@@ -146,8 +149,10 @@ async def test_where_it_does_not_go_it_is_refused(valkey: EmbeddedServer) -> Non
         assert (await told(running, [HELLO], "stored; new", n=2)).status_code == 400
         assert up.requests == []
     async with scripted(valkey, answers(says("Hello.")), change=lambda data: None) as (running, up):
-        answer = await told(running, [HELLO], "stored; new")
-        assert (answer.status_code, up.requests) == (400, []), "not for a tier that does not store"
+        for context in ("stored; new", "Stored", "stored; at=1"):
+            answer = await told(running, [HELLO], context)
+            assert (answer.status_code, up.requests) == (400, []), "not for a tier that does not store"
+        assert (await told(running, [HELLO], "somebody else's header")).status_code == 200
 
 
 @pytest.mark.parametrize("status", [400, 500])
@@ -372,6 +377,12 @@ async def test_turns_at_the_same_time_are_one_after_the_other_or_refused(valkey:
             assert counts == list(range(4, 4 + 2 * len(passed), 2))
             last = await told(second, [NEXT], f"stored; at={counts[-1]}")
             assert last.headers["x-kvgate-history"] == str(counts[-1] + 2)
+
+
+def test_all_keys_of_a_history_share_the_tenant_s_slot() -> None:
+    for place in (Place("acme"), Place("acme", "group")):
+        keys = (*Key(place, "chat").keys, place.key("s:chat"), place.key("sessions"))
+        assert len({key_slot(key.encode()) for key in keys}) == 1
 
 
 async def test_a_call_without_the_wish_leaves_the_history_alone(valkey: EmbeddedServer) -> None:

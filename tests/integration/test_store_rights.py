@@ -6,9 +6,10 @@ from pathlib import Path
 from budgets.correction import correcting
 from budgets.ledger import Grant, Scope, reserve, settle
 from budgets.limit import Limit
-from gateway import embedded, sessions
+from gateway import embedded, histories, sessions
 from gateway.counting import Counter
 from gateway.digests import Chain
+from gateway.histories import Key, Wish
 from gateway.metrics import Metrics
 from gateway.originals import Originals, checked
 from gateway.replies import Replies
@@ -41,6 +42,22 @@ async def test_an_account_with_the_documented_rights_is_enough(store: Store, val
         await store.command("ACL", "DELUSER", "kvgate")
 
 
+async def every_script_of_histories(store: Store) -> None:
+    key, vault, limits = Key(Place("acme"), "chat"), Vault(), SessionLimits()
+    opening = histories.opening(vault, key, Wish(begin=True), "turn")
+    history = opening.read(await store.run(opening.script, opening.keys, opening.args))
+    for step in (
+        histories.holding(history),
+        histories.appending(history, vault, [b"hello"], limits),
+        histories.leaving(history),
+    ):
+        ended = step.read(await store.run(step.script, step.keys, step.args))
+        assert ended.done == (ended.texts is not None or step.args[2] == "hold")
+    again = histories.opening(vault, key, Wish(), "next")
+    assert again.read(await store.run(again.script, again.keys, again.args)).messages == (b"hello",)
+    assert await Texts(store, Metrics()).forget(key.place, [key.member])
+
+
 async def every_script(store: Store) -> None:
     kept, limits = Sessions(store), SessionLimits(live_sessions=1)
     for id in ("first", "second"):  # the second takes the place of the first
@@ -51,6 +68,9 @@ async def every_script(store: Store) -> None:
         await Texts(store, Metrics()).settle(
             Place("acme"), step.read(await store.run(step.script, step.keys, step.args))
         )
+    await every_script_of_histories(store)
+    remembering = sessions.remembering(session, 0, 0, b"edits")
+    assert remembering.read(await store.run(remembering.script, remembering.keys, remembering.args)) is None
     service = Service(caller(), model(), (), Counter(len))
     originals = Originals(store, Vault(), Metrics())
     assert await originals.hold(service, "first", {}, {"kvo_a": "text"}) == {"kvo_a"}
