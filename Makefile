@@ -41,6 +41,10 @@ bench: $(STAMP) ## Measure what the gateway costs (see docs/performance.md)
 bench-context: $(STAMP) ## Replay sessions through the context policies: what they cost and what they keep
 	@$(BIN)/python -m bench.context $(ARGS)
 
+soak: $(STAMP) ## Ten minutes of load with faults, then 1,000 schedules of kills (MINUTES=, SCHEDULES=)
+	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10)
+	$(BIN)/python -m bench.kills --schedules $(or $(SCHEDULES),1000)
+
 test-vllm: $(STAMP) ## The same conversations against a real vLLM on this machine's CPU (installs it; slow)
 	PYTHON=$(abspath $(BIN)/python) bash tests/vllm/run.sh
 
