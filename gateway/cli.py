@@ -20,10 +20,10 @@ import typer
 from config import load as loading
 from config.model import Config
 from config.settings import Settings
-from gateway import cli_keys, cli_limits, cli_tenants, explain, parquet, usage_report
+from gateway import cli_explain, cli_keys, cli_limits, cli_tenants, explain, parquet, usage_report
 from gateway import demo as demonstration
 from gateway.app import Gateway, running, using
-from gateway.command import File, configuration, process_settings, run, stop
+from gateway.command import File, configuration, content, process_settings, run, stop
 from gateway.errors import Fault
 from gateway.logs import configure
 from gateway.reloading import Reloading
@@ -34,6 +34,7 @@ COMMANDS = "kvgate.commands"
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("explain")(cli_explain.explain)
 app.add_typer(cli_tenants.app, name="tenants")
 app.add_typer(cli_keys.app, name="keys")
 app.add_typer(cli_limits.app, name="limits")
@@ -102,10 +103,7 @@ def plan(
 ) -> None:
     """Show the edits that a request would get. Nothing is sent, nothing is stored."""
     loaded = configuration(config)
-    try:
-        body = request.read_bytes()
-    except OSError as error:
-        stop(f"{request}: {error.strerror}")
+    body = content(request)
     try:
         typer.echo(asyncio.run(explain.edits(loaded, tenant, body)))
     except Fault as fault:

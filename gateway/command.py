@@ -64,6 +64,14 @@ def process_settings() -> Settings:
         raise typer.Exit(1) from None
 
 
+def content(file: Path) -> bytes:
+    """What stands in a file."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        stop(f"{file}: {error.strerror}")
+
+
 def stop(message: str) -> NoReturn:
     """End with one line and exit code 1."""
     typer.echo(message, err=True)

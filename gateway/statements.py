@@ -50,6 +50,11 @@ async def accounts(store: Store, caller: Caller) -> tuple[Account, ...]:
     scope = Scope(caller.tenant, (), organisation=caller.may.organisation)
     for owner, limits in levels(caller):
         scope = scope.joined_by(limits, owner)
+    return await stated(store, scope)
+
+
+async def stated(store: Store, scope: Scope) -> tuple[Account, ...]:
+    """How the limits of a scope stand. Raises `StoreError`."""
     found: tuple[Account, ...] | Misdated = Misdated(wall()) if scope.limits else ()
     while isinstance(found, Misdated):
         step = stating(scope, found.now_seconds)

@@ -1,0 +1,171 @@
+"""`kvgate explain`: what a request would be asked for by every limit that bounds it, and when it would pass.
+
+Rule: the same key, the same estimate and the same limits as in the pipeline; nothing is reserved, nothing is sent, and
+no word of the key or of the prompt is told.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from budgets.foresight import NEVER, wait_seconds
+from budgets.grant import Amounts
+from budgets.limit import Limit, units
+from budgets.statement import Account
+from budgets.usage import Usage
+from config.model import Config
+from config.pools import Pool
+from gateway import digests
+from gateway.asker import Asker, identified
+from gateway.call import Call
+from gateway.clock import monotonic, wall
+from gateway.counting import Counter
+from gateway.dispatch import Dispatch
+from gateway.explain import dialect_of
+from gateway.forecast import Forecast, most
+from gateway.keys import PREFIX, mark_of
+from gateway.lineage import recognised, session_id
+from gateway.metrics import Metrics
+from gateway.moments import told
+from gateway.pools import ServedPool
+from gateway.roster import Roster
+from gateway.service import Service
+from gateway.snapshot import Snapshot
+from gateway.statements import stated
+from gateway.store import Store
+from gateway.tenant_book import NOTHING_KNOWN, TenantBook
+from gateway.tenant_changes import ChangeRefused
+from gateway.tenants import Caller, Tenants
+from gateway.tokens import counter
+
+COLUMNS: Final = ("limit", "of", "dimension", "asks", "used", "reserved", "holds", "remaining", "passes")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Lines before a table, its rows, and what they come to."""
+
+    head: tuple[str, ...]
+    rows: tuple[Mapping[str, object], ...]
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One limit, what the call asks of it, and how long it would wait."""
+
+    account: Account
+    asked: int
+    wait_seconds: float
+
+    @property
+    def limit(self) -> Limit:
+        return self.account.terms.limit
+
+
+async def explanation(config: Config, store: Store, secret: bytes, asker: Asker, body: bytes) -> Explanation:
+    """Raises a `Fault` where the request would be refused whatever the limits, `ChangeRefused`, or `StoreError`."""
+    roster = Roster()
+    roster.take(news := await TenantBook(store).news(NOTHING_KNOWN))
+    if asker.key is not None and asker.key.startswith(PREFIX) and news.mark not in ("", mark_of(secret)):
+        raise ChangeRefused("the keys in the store were made with another secret; set KVGATE_SECRET to it")
+    tenants = Tenants(config, secret, roster)
+    caller = identified(config, roster, tenants, secret, asker)
+    call = dialect_of(body).parse(body)
+    service = snapshot(config, tenants).service(caller, call.model)
+    expected, taken, ceiling = await asked(call, service, store)
+    session = session_of(call, service, asker.session)
+    now = wall()
+    judged = [judge(account, taken, ceiling, now) for account in await stated(store, service.scope_of(session))]
+    return Explanation(
+        tuple(head(caller, service, session, expected)), tuple([row(each) for each in judged]), verdict(judged, now)
+    )
+
+
+def snapshot(config: Config, tenants: Tenants) -> Snapshot:
+    """What runs by the configuration, without connections and without the engines' keys."""
+    pools = {name: ServedPool(pool, config.routing, monotonic, _no_keys(pool)) for name, pool in config.pools.items()}
+    counters = {encoding: Counter(counter(encoding)) for encoding in {m.encoding for m in config.models.values()}}
+    return Snapshot(config, tenants, pools, counters, Dispatch(config.routing, Metrics(), monotonic), 0)
+
+
+def _no_keys(pool: Pool) -> dict[str, str]:
+    return {} if pool.engine_key is None else {pool.engine_key.variable: "unused"}
+
+
+async def asked(call: Call, service: Service, store: Store) -> tuple[Usage, Amounts, Amounts | None]:
+    """What is expected, what would be reserved, and for strict limits the most there can be.
+
+    By what all gateways have learned of the lengths of replies; what each has learned of prompts is its own.
+    """
+    forecast = Forecast()
+    forecast.usage(call, service)  # says of what the store is to be asked
+    await forecast.replies.exchange(store)
+    expected = forecast.usage(call, service)
+    taken = expected if call.stream or not service.grows else forecast.sure(call, service, expected)
+    ceiling = service.amounts(most(call, service), call.choices, call.prompts) if service.strict else None
+    return expected, service.amounts(taken, call.choices, call.prompts), ceiling
+
+
+def session_of(call: Call, service: Service, id: str | None) -> str:
+    """The session the request belongs to; "" if to none."""
+    names = recognised(call.messages, digests.of_messages(call.messages), service.strip)
+    headers = {b"x-session-id": id.encode()} if id is not None else {}
+    return session_id(call, headers, service.key, names) if names else ""
+
+
+def judge(account: Account, taken: Amounts, ceiling: Amounts | None, now: float) -> Judged:
+    limit = account.terms.limit
+    amounts = ceiling if ceiling is not None and limit.hardness == "strict" else taken
+    parts = 1 if limit.kind == "slots" else amounts.get(limit.dimension, 0)
+    return Judged(account, parts, wait_seconds(account, parts, now))
+
+
+def head(caller: Caller, service: Service, session: str, expected: Usage) -> Iterator[str]:
+    """Who asks for what, and what it will probably take."""
+    key = f", key {caller.key}" if caller.key else ""
+    of = f"tenant {caller.tenant}{key}, tier {caller.may.tier}"
+    yield f"{of}, model {service.model.name}, session {session or 'none'}"
+    yield f"expected: {expected.prompt_tokens} prompt tokens, {expected.decode_tokens} generated"
+    if service.stages:
+        yield "soft limits of the tier may give it less before it is refused; what they change is not reckoned in here"
+
+
+def row(judged: Judged) -> Mapping[str, object]:
+    """One limit as a line of the table."""
+    account, limit = judged.account, judged.limit
+    amounts = {
+        "asks": judged.asked,
+        "used": account.used,
+        "reserved": account.reserved,
+        "holds": limit.capacity,
+        "remaining": account.remaining,
+    }
+    named = {"limit": limit.label, "of": account.terms.owner.label, "dimension": limit.dimension}
+    passes = waiting(judged) + (" (shadow)" if limit.mode == "shadow" else "")
+    return named | {name: units(limit.dimension, parts) for name, parts in amounts.items()} | {"passes": passes}
+
+
+def waiting(judged: Judged) -> str:
+    """When the call would pass one limit."""
+    if judged.wait_seconds <= 0:
+        return "now"
+    if judged.wait_seconds == NEVER:
+        return "never"
+    return "when a call ends" if judged.limit.kind == "slots" else f"in {judged.wait_seconds:.3f} s"
+
+
+def verdict(judged: list[Judged], now: float) -> str:
+    """What all limits come to. The longest wait is the one that counts."""
+    if not judged:
+        return "no limit bounds it"
+    enforced = [each for each in judged if each.limit.mode == "enforce"]
+    worst = max(enforced, key=lambda each: each.wait_seconds, default=None)
+    if worst is None or worst.wait_seconds <= 0:
+        return "it would pass now"
+    by = f"it would be refused by {worst.limit.label} of {worst.account.terms.owner.label}"
+    if worst.wait_seconds == NEVER:
+        return f"{by}, always: it may use {units(worst.limit.dimension, worst.asked)} and the limit is strict"
+    if worst.limit.kind == "slots":
+        return f"{by}, until a call ends"
+    return f"{by}, and pass in {worst.wait_seconds:.3f} s ({told(now + worst.wait_seconds)}) if nobody else uses any"
