@@ -26,7 +26,7 @@ from gateway.degrading import Reached, reached
 from gateway.denials import fault_of
 from gateway.errors import SessionNotFound, StoreDown
 from gateway.extension import Extension
-from gateway.forecast import Forecast, most
+from gateway.forecast import Forecast
 from gateway.histories import member_of
 from gateway.identity import named
 from gateway.lineage import recognised, role_of, session_id
@@ -82,7 +82,7 @@ class Books:
         sent = digests.of_messages(call.messages)
         names = recognised(call.messages, sent, service.strip)
         chain = digests.Chain(names)
-        expected, amounts, ceiling = self._asked(call, service)
+        expected, amounts, ceiling = self._forecast.asked(call, service)
         tenant, sources = service.caller.tenant, service.caller.may.session.identity
         id = session_id(call, headers, service.key, names, sources) if names else ""
         loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if names else None
@@ -100,7 +100,7 @@ class Books:
             and isinstance(found, Denied)
             and not found.local
         ):
-            expected, less, least = self._asked(call, holds.stage.service)
+            expected, less, least = self._forecast.asked(call, holds.stage.service)
             if (less, least) != (amounts, ceiling):
                 self._undo(lost)
                 _, found, lost = await self._opened(None, scope, less, least, "")  # the id of what was lost is taken
@@ -118,13 +118,6 @@ class Books:
         keeping = service.keeping if session.status != "unread" else NOTHING
         known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices, id, keeping, session.originals)
         return Opened(session, known, chain, found, expected, holds)
-
-    def _asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
-        """What is expected, what is reserved for it, and the most there can be, for strict limits."""
-        expected = self._forecast.usage(call, service)
-        ceiling = service.amounts(most(call, service), call.choices, call.prompts) if service.strict else None
-        taken = expected if call.stream or not service.grows else self._forecast.sure(call, service, expected)
-        return expected, service.amounts(taken, call.choices, call.prompts), ceiling
 
     def _reached(self, service: Service, found: Grant | Denied) -> Reached | None:
         """The soft limit that holds for a call, if one does; those in shadow are counted too."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from budgets.foresight import NEVER, wait_seconds
-from budgets.grant import Amounts
+from budgets.lease import Amounts
 from budgets.limit import Limit, units
 from budgets.statement import Account
 from budgets.usage import Usage
@@ -22,7 +22,7 @@ from gateway.clock import monotonic, wall
 from gateway.counting import Counter
 from gateway.dispatch import Dispatch
 from gateway.explain import dialect_of
-from gateway.forecast import Forecast, most
+from gateway.forecast import Forecast
 from gateway.keys import PREFIX, mark_of
 from gateway.lineage import recognised, session_id
 from gateway.metrics import Metrics
@@ -101,17 +101,14 @@ async def asked(call: Call, service: Service, store: Store) -> tuple[Usage, Amou
     forecast = Forecast()
     forecast.usage(call, service)  # says of what the store is to be asked
     await forecast.replies.exchange(store)
-    expected = forecast.usage(call, service)
-    taken = expected if call.stream or not service.grows else forecast.sure(call, service, expected)
-    ceiling = service.amounts(most(call, service), call.choices, call.prompts) if service.strict else None
-    return expected, service.amounts(taken, call.choices, call.prompts), ceiling
+    return forecast.asked(call, service)
 
 
 def session_of(call: Call, service: Service, id: str | None) -> str:
     """The session the request belongs to; "" if to none."""
     names = recognised(call.messages, digests.of_messages(call.messages), service.strip)
     headers = {b"x-session-id": id.encode()} if id is not None else {}
-    return session_id(call, headers, service.key, names) if names else ""
+    return session_id(call, headers, service.key, names, service.caller.may.session.identity) if names else ""
 
 
 def judge(account: Account, taken: Amounts, ceiling: Amounts | None, now: float) -> Judged:

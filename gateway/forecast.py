@@ -9,6 +9,7 @@ import msgspec
 
 from backends.demand import Demand
 from budgets.estimate import Ask, LearnedRatio, estimate
+from budgets.lease import Amounts
 from budgets.usage import Usage
 from gateway.call import Call
 from gateway.owned import generated_limit
@@ -53,6 +54,13 @@ class Forecast:
         )
         reply = self.replies.quantile(service.key, service.caller.may.organisation)
         return estimate(ask, self._per_byte.get(service.model.name, UNLEARNED_RATIO), reply, service.bounds)
+
+    def asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
+        """What is expected, what is reserved for it, and the most there can be, for strict limits."""
+        expected = self.usage(call, service)
+        ceiling = service.amounts(most(call, service), call.choices, call.prompts) if service.strict else None
+        taken = expected if call.stream or not service.grows else self.sure(call, service, expected)
+        return expected, service.amounts(taken, call.choices, call.prompts), ceiling
 
     def sure(self, call: Call, service: Service, expected: Usage) -> Usage:
         """What to reserve for an answer that cannot ask for more on its way: what 99 in 100 keep to."""

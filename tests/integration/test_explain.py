@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from budgets.foresight import NEVER, wait_seconds
-from budgets.grant import Amounts, Denied, Grant
+from budgets.grant import Denied, Grant
+from budgets.lease import Amounts
 from budgets.ledger import reserve, settle
 from budgets.limit import Limit
 from budgets.scope import Scope
