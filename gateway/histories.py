@@ -9,7 +9,7 @@ docs/redis.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, cast
 
@@ -63,11 +63,12 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history as a turn found it, and has it until `ending`. `bytes`: as stored."""
+    """A history as a turn found it, and has it. `latest`: what the client sent last; `bytes`: as stored."""
 
     key: Key
     turn: str
     messages: tuple[bytes, ...] = ()
+    latest: tuple[bytes, ...] = ()
     items: int = 0
     bytes: int = 0
 
@@ -147,7 +148,7 @@ def _opened(vault: Vault, key: Key, turn: str, reply: object) -> History:
     whole = tuple([message for part in read for message in part])
     if len(whole) != messages:
         raise Unreadable(history)
-    return History(key, turn, whole, history.items, history.bytes)
+    return replace(history, messages=whole, latest=read[-1][:-1] if read else ())
 
 
 class Unreadable(Exception):

@@ -34,6 +34,8 @@ from gateway.vault import Vault
 
 HEADER: Final = b"x-context"
 SESSION: Final = b"x-session-id"
+RETRIES: Final = b"x-stainless-retry-count"
+"""In which the OpenAI and Anthropic SDKs tell that they send a request again."""
 WRITE_SECONDS: Final = 2.0
 _MEANT: Final = re.compile(rb"[ \t]*stored\b", re.IGNORECASE)
 _WISH: Final = re.compile(rb"[ \t]*stored[ \t]*(?:;[ \t]*(?:(new)|at=(\d{1,9}))[ \t]*)?", re.IGNORECASE)
@@ -88,9 +90,10 @@ class Stored:
         turn = Turn(history, call.messages, reader, service.session_limits)
         try:
             bounded(turn, may.history_bytes)
+            new_to(history, call, headers)
             whole = call.dialect.continued(call, history.messages)
-        except Fault:
-            self._metrics.histories.add(1, "full")
+        except Fault as fault:
+            self._metrics.histories.add(1, label_of(fault))
             await self.abandon(turn)
             raise
         self._metrics.histories.add(1, "begun" if wish.begin else "continued")
@@ -146,7 +149,7 @@ class Stored:
             self._background.start(self._undone(History(key, turn)), name="undo a lost turn")
             raise store_down() from None
         except Fault as fault:
-            self._metrics.histories.add(1, (errors.ANSWERS[type(fault)].code or "").removeprefix("history_"))
+            self._metrics.histories.add(1, label_of(fault))
             raise
 
     async def _undone(self, history: History) -> None:
@@ -204,6 +207,22 @@ def bounded(turn: Turn, most_bytes: int) -> None:
             f"The history would have {size} bytes with these messages, and may have {most_bytes}.",
             extra={"limit": most_bytes, "requested": size, "stored_messages": len(turn.history.messages)},
         )
+
+
+def new_to(history: History, call: Call, headers: Mapping[bytes, bytes]) -> None:
+    """Raises `HistoryMoved` where an SDK sends again by itself what is stored already: only its answer was lost."""
+    again = headers.get(RETRIES, b"0") != b"0"
+    if again and call.messages == history.latest:
+        raise errors.HistoryMoved(
+            "These messages are stored already, with the reply to them, which did not arrive.",
+            headers=histories.NOT_AGAIN,
+            extra={"stored_messages": len(history.messages)},
+        )
+
+
+def label_of(fault: Fault) -> str:
+    """What the metric calls it."""
+    return (errors.ANSWERS[type(fault)].code or "invalid").removeprefix("history_")
 
 
 def store_down() -> Fault:

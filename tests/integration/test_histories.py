@@ -128,6 +128,25 @@ async def test_what_is_not_there_is_said_and_never_taken_for_empty(valkey: Embed
         assert len(up.requests) == 2
 
 
+async def test_what_an_sdk_sends_again_by_itself_is_not_stored_twice(valkey: EmbeddedServer) -> None:
+    """It does so when a connection breaks, and cannot know that all but its end had arrived."""
+    async with scripted(valkey, answers(says("Fine."))) as (running, up):
+        auth = {"authorization": f"Bearer {KEY}", "x-session-id": "chat", "x-context": "stored"}
+        body = {"model": "demo", "messages": [NEXT]}
+        await told(running, [HELLO], "stored; new")
+        first = await running.http.post("/chat/completions", json=body, headers=auth)
+        await running.quiet()
+        again = await running.http.post("/chat/completions", json=body, headers=auth | {"x-stainless-retry-count": "1"})
+        assert (refusal(again), again.json()["error"]["stored_messages"]) == ((409, "history_moved"), 4)
+        assert (first.status_code, len(up.requests)) == (200, 2)
+        said = await running.http.post("/chat/completions", json=body, headers=auth | {"x-stainless-retry-count": "0"})
+        assert said.status_code == 200, "a user may well say the same twice"
+        await running.quiet()
+        other = {"model": "demo", "messages": [{"role": "user", "content": "And this?"}]}
+        late = await running.http.post("/chat/completions", json=other, headers=auth | {"x-stainless-retry-count": "2"})
+        assert late.status_code == 200, "what never arrived is no repetition"
+
+
 @pytest.mark.parametrize("context", ["", "kept", "stored; old", "stored; at=", "stored; at=x", "stored new", "new"])
 async def test_a_wish_that_is_not_understood_is_refused(valkey: EmbeddedServer, context: str) -> None:
     async with scripted(valkey, answers(says("Hello."))) as (running, up):
