@@ -36,6 +36,8 @@ from gateway.server import Server
 from gateway.snapshot import Snapshot
 from gateway.store import Store, StoreSettings, StoreUnavailable
 from gateway.stored import Stored
+from gateway.summarizing import Summarizing
+from gateway.summary_call import SummaryCall
 from gateway.tasks import Tasks
 from gateway.tenant_book import TenantBook
 from gateway.vault import Vault, vault_of
@@ -205,7 +207,10 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     gateway.books = books
     context = Context(gateway.metrics, forecast.ratio, books.originals.hold)
     stored = Stored(gateway.store, gateway.vault, gateway.metrics, gateway.background)
-    pipeline = Pipeline(context, books, stored, forecast, Measure(gateway.metrics, monotonic), monotonic)
+    measure = Measure(gateway.metrics, monotonic)
+    calls = SummaryCall(books, measure, monotonic)
+    summarizing = Summarizing(books.summaries, calls, gateway.metrics, forecast.ratio, gateway.background, monotonic)
+    pipeline = Pipeline(context, books, stored, forecast, measure, monotonic, summarizing)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds
     limits = Limits(body_bytes=settings.body_limit_bytes, unread_seconds=unread_seconds)

@@ -34,13 +34,14 @@ from gateway.logs import log
 from gateway.memories import Memories
 from gateway.metrics import Metrics
 from gateway.originals import Original, Originals, checked
-from gateway.passage import Opened, Passage
+from gateway.passage import CLIENT, Opened, Passage
 from gateway.prices import pricing
 from gateway.recording import entry_of
 from gateway.service import Service
 from gateway.sessions import Progress, Saved, Session, Sessions
 from gateway.statements import RETRY, Statements
 from gateway.store import Store, StoreError
+from gateway.summaries import Summaries
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
 from gateway.texts import Place, Texts
@@ -67,6 +68,7 @@ class Books:
         self._texts = Texts(store, metrics)
         self.statements = Statements(store)
         self.originals = Originals(store, vault, metrics)
+        self.summaries = Summaries(store, vault, metrics)
         self._metrics = metrics
         self._forecast = forecast
         self._local = LocalAllowance()
@@ -162,6 +164,7 @@ class Books:
                 found = await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
                 found |= await self._texts.forget(place, [member_of(kept)])
                 found |= await self.originals.forget(place, kept)
+                found |= await self.summaries.forget(place, kept)
         except StoreError:
             raise StoreDown("The sessions cannot be reached now.", headers=RETRY) from None
         if not found:
@@ -180,7 +183,7 @@ class Books:
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
         service = passage.service
-        if used is not None:
+        if used is not None and passage.label == CLIENT:
             own_tokens = passage.planned.own_tokens if passage.planned else None
             self._forecast.learn(passage.call, service, used, own_tokens)
             self._learn_warmth(passage, opened)

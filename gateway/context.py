@@ -24,6 +24,7 @@ from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, Memory
 from policies.outcome import Reason
 from policies.plan import Plan, Pricing, Refuse, plan, reply_size
+from policies.summary import Summary, Wanted
 from policies.validate import violations
 
 Mode = Literal["enforce", "shadow"]
@@ -31,7 +32,8 @@ Mode = Literal["enforce", "shadow"]
 
 class Known(msgspec.Struct, frozen=True):
     """What earlier turns left: digests of this request's messages, how many were sent before, edits in force, and how
-    long the session has rested. `there`: its originals in the store, by handle, and seconds left."""
+    long the session has rested. `there`: its originals in the store, by handle, and seconds left. `records` of older
+    turns by name: those in force, and one that was written ahead."""
 
     digests: tuple[bytes, ...] = ()
     known_messages: int = 0
@@ -41,6 +43,7 @@ class Known(msgspec.Struct, frozen=True):
     session: str = ""
     keeping: Keeping = NOTHING
     there: Mapping[str, float] = {}
+    records: Mapping[bytes, str] = {}
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -48,6 +51,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     `reply_tokens`: what the reply is clamped to, if it is. `mended` places of the body held lone surrogates.
     Of what was sent before, `cached_tokens` stand unchanged at the front and `again_tokens` are sent otherwise now.
+    `summary`, `wanted` and `resting` are records of older turns: the one sent, one to be written, one to leave behind.
     """
 
     edits: tuple[Edit, ...]
@@ -64,6 +68,9 @@ class Planned(msgspec.Struct, frozen=True):
     again_tokens: int = 0
     shadow: tuple[Edit, ...] = ()
     shadow_reasons: tuple[Reason, ...] = ()
+    summary: Summary | None = None
+    wanted: Wanted | None = None
+    resting: Wanted | None = None
 
     @property
     def drops(self) -> bool:
@@ -85,6 +92,12 @@ class Hold(Protocol):
     ) -> Awaitable[frozenset[str]]: ...
 
 
+class Write(Protocol):
+    """Finds or writes the record that is wanted, or none (see `gateway.summarizing`): by name."""
+
+    def __call__(self, wanted: Wanted, /) -> Awaitable[Mapping[bytes, str]]: ...
+
+
 class Context:
     """Plans. `ratio(model)` is how many tokens of the model's own there are to one of ours, as learned.
 
@@ -96,8 +109,8 @@ class Context:
         self._ratio = ratio
         self._hold = hold
 
-    async def plan(self, call: Call, service: Service, known: Known) -> Planned:
-        """The edits for a call. Raises `ContextTooLong`."""
+    async def plan(self, call: Call, service: Service, known: Known, write: Write | None = None) -> Planned:
+        """The edits for a call. Raises `ContextTooLong`. Without `write` no record of older turns is looked for."""
         reply = generated_limit(call, service.caller.may.max_tokens) if call.generates else 0
         weight = reply_size(service.policies, reply) if service.caps_replies else 0
         size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages), weight)
@@ -121,11 +134,15 @@ class Context:
             reply_tokens=reply,
             automatic=repair,
         )
-        found = make(keeping=known.keeping if self._hold is not None else NOTHING)
+        keeping, records = known.keeping if self._hold is not None else NOTHING, known.records
+        found = make(keeping=keeping, records=records)
+        if write is not None and found.wanted is not None and (written := await write(found.wanted)):
+            records = {**records, **written}
+            found = make(keeping=keeping, records=records)
         if isinstance(found, Plan) and (shown := originals(conversation, found.edits)):
             held = await self._held(service, known, shown)
             if held != shown.keys():
-                found = make(keeping=replace(known.keeping, only=held))
+                found = make(keeping=replace(known.keeping, only=held), records=records)
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")
             extra = {"limit": found.limit_tokens, "requested": found.tokens}
@@ -151,6 +168,9 @@ class Context:
             again_tokens=found.again_tokens,
             shadow=found.shadow,
             shadow_reasons=found.shadow_reasons,
+            summary=found.summary,
+            wanted=found.wanted,
+            resting=found.resting,
         )
 
     async def _held(self, service: Service, known: Known, shown: Mapping[str, str]) -> frozenset[str]:

@@ -31,6 +31,15 @@ class Measure:
         if delivery.first_at:
             self._timed(passage, used)
 
+    def summarised(self, passage: Passage, used: Usage | None) -> None:
+        """One call for a record of older turns, which no client made."""
+        if used is None:
+            return
+        tenant, model = self._metrics.tenant(passage.service.caller.may.tenant), passage.service.model.name
+        self._used(tenant, passage, used)
+        for kind in ("prefill", "cached", "decode"):
+            self._metrics.summary_tokens.add(getattr(used, f"{kind}_tokens"), tenant, model, kind)
+
     def _used(self, tenant: str, passage: Passage, used: Usage) -> None:
         totals = self._metrics.used.of(tenant, passage.service.model.name, passage.delivery.pool)
         totals.prefill += used.prefill_tokens

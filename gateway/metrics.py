@@ -183,6 +183,11 @@ class Metrics(Collector):
         self.sessions_live = Levels("kvgate_sessions_live", "Live sessions, as the store last told.", "tenant")
         self.refusals = Counts("kvgate_context_refusals", "Prompts refused as too long.", "tenant", "policy", "mode")
         self.violations = Counts("kvgate_context_violations", "Edits that broke an invariant.", "rule")
+        self.summaries = Counts("kvgate_summaries", "Records of older turns.", "result")
+        self.summaries_failed = Counts("kvgate_summaries_failed", "Records that came to nothing.", "reason")
+        self.summary_tokens = Counts(
+            "kvgate_summary_tokens", "Tokens used for records of older turns.", "tenant", "model", "kind"
+        )
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit", "mode")
         self.near = Counts("kvgate_budget_near", "Calls that found a limit nearly full.", "tenant", "limit", "mode")
         self.degraded = Counts(

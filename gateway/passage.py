@@ -4,6 +4,7 @@ Rule: filled in from top to bottom; nothing is taken back.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -34,9 +35,15 @@ class Opened(msgspec.Struct, frozen=True):
     reached: Reached | None = None
 
 
+CLIENT: Final = "client"
+
+
 @dataclass(slots=True)
 class Passage:
-    """One request on its way. Times by the monotonic clock."""
+    """One request on its way. Times by the monotonic clock.
+
+    `label` says for whom, in the records of what was used; `session` of which session, where it is not the one opened.
+    """
 
     call: Call
     service: Service
@@ -48,6 +55,8 @@ class Passage:
     extension: Extension | None = None
     turn: Turn | None = None
     phase: Phase = "decode"
+    label: str = CLIENT
+    session: str = ""
     _kv_read: tuple[Usage, int] | None = None
     _charged: tuple[Usage, Charge] | None = None
 

@@ -6,7 +6,10 @@ byte, and delays no answer.
 """
 
 import asyncio
+from functools import partial
 from typing import Final
+
+import msgspec
 
 from gateway import artifacts, errors, trace
 from gateway.books import Books
@@ -27,6 +30,7 @@ from gateway.retrieval import announced
 from gateway.routing import candidates
 from gateway.snapshot import Snapshot
 from gateway.stored import HEADER, Stored, recorded
+from gateway.summarizing import Summarizing
 
 JSON: Final[Header] = (b"content-type", b"application/json")
 
@@ -35,8 +39,16 @@ class Pipeline:
     """The nine steps."""
 
     def __init__(
-        self, context: Context, books: Books, stored: Stored, forecast: Forecast, measure: Measure, clock: Clock
+        self,
+        context: Context,
+        books: Books,
+        stored: Stored,
+        forecast: Forecast,
+        measure: Measure,
+        clock: Clock,
+        summarizing: Summarizing,
     ) -> None:
+        self._summarizing = summarizing
         self._context = context
         self._books = books
         self._stored = stored
@@ -109,6 +121,9 @@ class Pipeline:
     ) -> None:
         cancel_when_gone(responder)
         call = passage.call
+        if passage.service.summary is not None:
+            known = await self._summarizing.recalled(passage.service, opened.known)
+            opened = msgspec.structs.replace(opened, known=known)
         if DryRun.asked(request.headers):
             answer = await self._dry_run.answer(passage, opened)
             passage.delivery.outcome = "dry_run"
@@ -116,12 +131,15 @@ class Pipeline:
             return
         if passage.turn is not None:
             recorded(passage.turn, opened.session, responder)
-        planned = await self._context.plan(call, passage.service, opened.known)  # 4 plan
+        summarizes = passage.service.summary is not None
+        write = partial(self._summarizing.write, snapshot, passage, opened) if summarizes else None
+        planned = await self._context.plan(call, passage.service, opened.known, write)  # 4 plan, 5 fulfil
         passage.planned = planned
-        # 5 fulfil: no policy asks for a summary yet
         body = call.dialect.render(call, planned.edits)  # 6 render
         job = self._job(snapshot, passage, opened, planned, body, request)  # 7 choose
         await snapshot.dispatch.run(job, responder, passage.delivery)  # 8 relay
+        if summarizes and passage.delivery.outcome == "ok":
+            self._summarizing.ended(snapshot, passage, opened, planned)
 
     def _job(
         self, snapshot: Snapshot, passage: Passage, opened: Opened, planned: Planned, body: bytes, request: Request

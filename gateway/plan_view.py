@@ -17,6 +17,7 @@ from gateway.pace import Pace
 from policies.conversation import Message
 from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
 from policies.outcome import Reason
+from policies.summary import Wanted
 
 WHY: dict[str, str] = {
     "arrival": "it has just arrived",
@@ -59,7 +60,10 @@ class Predicted(msgspec.Struct, frozen=True):
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """`counted` false: tokens are guessed from bytes, which was enough to decide."""
+    """`counted` false: tokens are guessed from bytes, which was enough to decide.
+
+    `summary`: the record of older turns that would be asked for.
+    """
 
     model: str
     counted: bool
@@ -70,6 +74,7 @@ class PlanView(msgspec.Struct, frozen=True):
     max_tokens: int | None
     mended_characters: int
     predicted: Predicted | None
+    summary: str | None = None
     object: str = "kvgate.plan"
 
 
@@ -87,7 +92,17 @@ def view(model: str, planned: Planned, messages: Sequence[Message], predicted: P
         max_tokens=planned.reply_tokens,
         mended_characters=planned.mended,
         predicted=predicted,
+        summary=None if planned.wanted is None else wished(planned.wanted),
     )
+
+
+def wished(wanted: Wanted) -> str | None:
+    """A record that would be asked for, in words."""
+    if not wanted.make:
+        return None
+    what = f"a record of messages {wanted.cover.at + 1} to {wanted.cover.stop - 1} would be written by a model"
+    when = "the high water is passed" if wanted.urgent else "ahead of need"
+    return f"summarize_older_turns: {what}, {when}; it would replace {wanted.replaced_tokens} tokens"
 
 
 def predict(planned: Planned, geometry: Geometry, pace: Pace, known_messages: int, decode_tokens: int) -> Predicted:
@@ -118,6 +133,8 @@ def lines(shown: PlanView) -> Iterator[str]:
         yield from _told(shown.shadow)
     if shown.max_tokens is not None:
         yield f"max_tokens clamped to {shown.max_tokens}"
+    if shown.summary is not None:
+        yield shown.summary
     if shown.predicted is not None and shown.edits:
         yield _foretold(shown.predicted)
 

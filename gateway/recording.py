@@ -1,8 +1,9 @@
 """The records of a call that has ended: what its client is charged for, and what the operator bears.
 
-Rule: whatever an engine did is recorded once, under one label. `client` is what the answer took; `operator` is an
-attempt that failed before its first byte and was tried elsewhere or given up, after its engine may have computed the
-prompt. Nobody is charged for the latter.
+Rule: whatever an engine did is recorded once, under one label. `client` is what the answer took; `summary` what a
+record of older turns took, which no client asked for, but its tenant pays; `operator` is an attempt that failed before
+its first byte and was tried elsewhere or given up, after its engine may have computed the prompt. Nobody is charged for
+the latter.
 """
 
 from budgets.charge import Charge
@@ -25,7 +26,7 @@ def entry_of(passage: Passage, opened: Opened, used: Usage | None) -> Entry | No
 def _charged(passage: Passage, opened: Opened, used: Usage) -> Record:
     delivery = passage.delivery
     charge, read = passage.charge(used), passage.kv_read_bytes(used)
-    return _record(passage, opened, used, charge, read, delivery.pool, delivery.outcome, "client")
+    return _record(passage, opened, used, charge, read, delivery.pool, delivery.outcome, passage.label)
 
 
 def _absorbed(passage: Passage, opened: Opened, attempt: Delivery) -> Record:
@@ -42,7 +43,7 @@ def _record(
     return Record(
         tenant=caller.tenant,
         key=caller.key,
-        session=opened.session.id,
+        session=passage.session or opened.session.id,
         model=passage.service.model.name,
         pool=pool,
         outcome=outcome,

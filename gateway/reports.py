@@ -30,6 +30,8 @@ def answer_headers(
     about = "" if planned.counted else "~"
     edits = len(planned.edits) + planned.mended
     context = f"original={about}{planned.original_tokens};sent={about}{planned.sent_tokens};edits={edits}"
+    if planned.summary is not None:
+        context += f";summarized={planned.summary.messages}"
     headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode())]
     if grant.in_use:
         headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds, ietf=ietf)

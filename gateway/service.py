@@ -34,6 +34,7 @@ from policies.plan import may_act
 from policies.policy import Policy
 from policies.repair import Repair
 from policies.strip import Strip
+from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Service:
         "stages",
         "strict",
         "strip",
+        "summary",
         "takes_broken_arguments",
         "tariffs",
     )
@@ -125,6 +127,7 @@ class Service:
         self.grows = any(limit.hardness == "elastic" and limit.dimension in GROWING for limit in limits)
         self.caps_replies = any(isinstance(p, CapContext) and p.reply != "apart" for p in caller.may.policies)
         self.strip = stripping(caller.may.policies)
+        self.summary = summarizing(caller.may.policies)
         self.place = Place(caller.tenant, caller.may.organisation)
         self.keeping = keeping_for(caller)
         self.keep_seconds = keep_seconds(caller.may.policies)
@@ -261,3 +264,8 @@ def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Pol
     if limit_tokens is None or min(caps, default=limit_tokens + 1) <= limit_tokens:
         return policies
     return (*policies, CapContext(limit_tokens=limit_tokens))
+
+
+def summarizing(policies: Sequence[Policy]) -> SummarizeOlderTurns | None:
+    """The policy that replaces older turns by a record, where one is in force."""
+    return next((p for p in policies if isinstance(p, SummarizeOlderTurns) and p.mode == "enforce"), None)

@@ -18,6 +18,7 @@ from gateway.pacing import Pace, Schedule
 from gateway.pools import ServedPool
 from gateway.service import Service
 from gateway.tenants import Caller, Tenants
+from policies.summarize_older_turns import SummarizeOlderTurns
 
 
 class Snapshot:
@@ -50,6 +51,17 @@ class Snapshot:
         if service is None or service.caller is not caller:  # what the caller may has changed meanwhile
             service = self._services[caller.tenant, caller.key, name] = self._made(caller, name)
         return service
+
+    def writer(self, service: Service, policy: SummarizeOlderTurns) -> Service:
+        """Who writes records for calls of `service`: the policy's model in its pool, open to the caller or not."""
+        key = (service.caller.tenant, service.caller.key, f"{service.model.name} {policy.model} {policy.pool}")
+        writer = self._services.get(key)
+        if writer is None or writer.caller is not service.caller:
+            model = self.config.model_named(policy.model or "") or service.model
+            pools = [pool for pool in self._pools_of(model) if policy.pool in (None, pool.name)]
+            writer = Service(service.caller, model, pools, self.counters[model.encoding])
+            self._services[key] = writer
+        return writer
 
     def renew(self, tenants: Sequence[str]) -> None:
         """Take up what the store says of these tenants by now."""

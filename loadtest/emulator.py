@@ -72,14 +72,16 @@ class Emulator:
         how: Manner,
         wish: Wish | None = None,
         seed: int | None = None,
+        told: str | None = None,
         **more: Any,
     ) -> Choice:
-        """What will be said to a prompt: words in this manner, or the call that is wished for."""
-        said = (
-            utterance.call(wish, how.max_tokens, self.tokenizer)
-            if wish
-            else utterance.say(self.seed(prompt, seed, key.choice), how, self.tokenizer)
-        )
+        """What will be said to a prompt: what is `told`, the call that is wished for, or words in this manner."""
+        if told is not None:
+            said = utterance.tell(told, how.max_tokens, self.tokenizer)
+        elif wish:
+            said = utterance.call(wish, how.max_tokens, self.tokenizer)
+        else:
+            said = utterance.say(self.seed(prompt, seed, key.choice), how, self.tokenizer)
         return Choice(prompt, text, said, self.work(key, prompt, said, **more))
 
     def work(self, key: Key, prompt: "array[int]", utterance: Utterance, **more: Any) -> Work:

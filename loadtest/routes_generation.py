@@ -24,6 +24,7 @@ from loadtest.openai_requests import (
     check_text_only,
     manner,
 )
+from loadtest.records import recorded
 from loadtest.sequence import Key
 from loadtest.wire import dump
 from loadtest.wire_chat import ChatWire
@@ -109,8 +110,9 @@ class GenerationRoutes:
         text: str | None,
         tools: Sequence[object],
     ) -> Choice:
-        how, wish = manner(body, len(prompt), self._settings), None
+        how, wish, told = manner(body, len(prompt), self._settings), None, None
         if isinstance(body, ChatBody):
+            told = recorded(body.messages)
             seed = self._emulator.seed(prompt, body.seed, key.choice)
             wish = utterance.wished_call(body.messages, tools, body.tool_choice, seed)
         pinned = key.choice == 0 and not body.stream and transfer.wants_remote_decode(body.kv_transfer_params)
@@ -121,6 +123,7 @@ class GenerationRoutes:
             how,
             wish,
             body.seed,
+            told,
             salt=body.cache_salt,
             priority=_priority(request, body),
             pinned=pinned and self._settings.kv_transfer,

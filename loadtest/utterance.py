@@ -53,6 +53,15 @@ def say(seed: int, manner: Manner, tokenizer: Tokenizer) -> Utterance:
     return Utterance(tokenizer.spoken(reply.pieces), deltas, reply.text, reply.finish, reply.stop_reason)
 
 
+def tell(text: str, max_tokens: int, tokenizer: Tokenizer) -> Utterance:
+    """An utterance of this very ASCII text, cut by `max_tokens`."""
+    pieces, tokens = tokenizer.pieces(text)
+    deltas = tuple(Delta("content", piece) for piece in pieces[:max_tokens])
+    if len(pieces) >= max_tokens:
+        return Utterance(tokens[:max_tokens], deltas, "".join(pieces[:max_tokens]), "length")
+    return Utterance(tokens + array("I", [tokenizer.end]), (*deltas, None), text, "stop")
+
+
 def call(wish: Wish, max_tokens: int, tokenizer: Tokenizer) -> Utterance:
     """An utterance that calls a tool; cut by `max_tokens` it is no call, only the text so far."""
     whole = call_text(wish.name, wish.arguments)

@@ -90,7 +90,8 @@ class InForce:
     @property
     def counts(self) -> bool:
         """Whether there are edits whose tokens matter: more than rules in force."""
-        return bool(self.trims) or self.cut is not None or self.cleared is not None
+        borders = (self.cut, self.cleared, self.summary, self.ahead)
+        return bool(self.trims) or any(border is not None for border in borders)
 
 
 @dataclass(frozen=True, slots=True)

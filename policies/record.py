@@ -29,7 +29,10 @@ _HEADING = re.compile(
     r"^[ \t#*_>-]*(INTENT|FACTS|DECISIONS|OPEN|ARTEFACTS|ARTIFACTS)(?:[ \t]+ITEMS)?[ \t*_]*(?::[ \t*_]*|$)", re.M | re.I
 )
 _THOUGHT = re.compile(r"<(think|thinking|analysis)>.*?</\1>", re.S)
-_TEMPLATE = re.compile(r"<(?=[|｜/]?[\w|｜]+[|｜>])|\[(?=/?(?:INST|kvgate)\b)")
+_TEMPLATE = re.compile(
+    r"<(?=[|｜]|/?(?:s|bos|eos|unk|pad|think|tool_calls?|tool_response|start_of_turn|end_of_turn|im_start|im_end)>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|kvgate)\b)"
+)
 """How marks of chat templates begin, and our own."""
 
 

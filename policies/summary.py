@@ -24,7 +24,7 @@ NO_RECORDS: Final[Mapping[bytes, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The `record` named `key`, the `text` that is put behind the task, and what that costs.
+    """The `record` named `key` of so many `messages`, the `text` that is put behind the task, and what that costs.
 
     `room` is how many characters facts were given that were found without a model; 0: a model wrote the record.
     """
@@ -35,6 +35,7 @@ class Summary:
     text: str
     tokens: int
     room: int = 0
+    messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,9 @@ def left_out(cover: Cover, head: frozenset[int]) -> list[int]:
 
 def summarized(frame: Frame, cover: Cover, text: str, key: bytes, count: Count, room: int = 0) -> Summary:
     """A record as it is sent."""
-    framed = record.framed(text, len(left_out(cover, frame.head)))
-    return Summary(cover, key, text, framed, count(framed), room)
+    messages = len(left_out(cover, frame.head))
+    framed = record.framed(text, messages)
+    return Summary(cover, key, text, framed, count(framed), room, messages)
 
 
 def facts(frame: Frame, cover: Cover, room: int) -> str:

@@ -16,6 +16,7 @@ from gateway.replies import Replies
 from gateway.service import Service
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Store
+from gateway.summaries import Right, Summaries
 from gateway.tenant_book import Note, TenantBook
 from gateway.tenant_record import StoredTenant
 from gateway.texts import Place, Text, Texts, counting
@@ -76,6 +77,11 @@ async def every_script(store: Store) -> None:
     assert await originals.hold(service, "first", {}, {"kvo_a": "text"}) == {"kvo_a"}
     assert await originals.hold(service, "first", {"kvo_a": 1.0}, {"kvo_a": "text"}) == {"kvo_a"}
     assert await originals.read(service.place, "kvo_a")
+    summaries = Summaries(store, Vault(), Metrics())
+    right = await summaries.take(service, "first", b"n" * 16, 60)
+    assert isinstance(right, Right) and await summaries.put(right, "text", 60)
+    assert await summaries.read(service, "first", [b"n" * 16], 60) == {b"n" * 16: "text"}
+    assert await summaries.forget(service.place, "first")
     loading = checked(sessions.loading("acme", "first", Chain([b"a" * 16])), service.place, "first")
     read = loading.read(await store.run(loading.script, loading.keys, loading.args))
     assert set(read.originals) == {"kvo_a"}

@@ -5,8 +5,10 @@ from gateway.context import Planned
 from gateway.pace import Pace
 from gateway.plan_view import lines, predict, view, what
 from policies.conversation import Message, ToolCall
+from policies.covering import Cover
 from policies.edit import AddSummary, ClearReasoning, DropMessages, InsertAnswer, ReplaceArguments, ReplaceText
 from policies.memory import EMPTY
+from policies.summary import Wanted
 from tests.unit.gateway.samples import config, model
 
 TEXT = "\n".join(f"line {number}" for number in range(100))
@@ -80,3 +82,13 @@ def test_predictions_are_those_of_the_cost_model() -> None:
     assert found.decode_seconds_saved > 0 and found.prefill_seconds_saved > 0
     told = list(lines(view("demo", planned(TRIM), MESSAGES, found)))
     assert "30 tokens computed again" in told[-1]
+
+
+def test_a_record_that_would_be_written_is_told() -> None:
+    wanted = Wanted(Cover(0, 3), b"k", urgent=False, make=True, replaced_tokens=410)
+    told = list(lines(view("demo", planned(wanted=wanted), MESSAGES, None)))
+    assert told == [
+        "500 tokens, sent as received",
+        "summarize_older_turns: a record of messages 1 to 2 would be written by a model, ahead of need; "
+        "it would replace 410 tokens",
+    ]

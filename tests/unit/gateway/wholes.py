@@ -46,6 +46,10 @@ class NoHistories:
     """Nobody here asks for one."""
 
 
+class NoSummaries:
+    """No tier here asks for one."""
+
+
 @dataclass
 class Front:
     """Routes over a snapshot. `not_ready` is what `/readyz` says."""
@@ -64,6 +68,7 @@ class Front:
             forecast,
             Measure(self.metrics, monotonic),
             monotonic,
+            NoSummaries(),  # type: ignore[arg-type]
         )
         self.snapshot = snapshot(self.loaded, self.metrics)
         self.routes = Routes(pipeline, lambda: self.snapshot, lambda: self.not_ready, self.metrics)
