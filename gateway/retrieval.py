@@ -5,6 +5,7 @@ same; never for a client without tools, which could not carry it out, nor beside
 client carries it out, with `GET /v1/artifacts/{handle}`.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ from gateway.call import Call
 from gateway.dialects.fields import edited
 
 NAME: Final = "kvgate_read_original"
+_SOME: Final = re.compile(rb"\[\s*\{")
 _HANDLE: Final = "The handle, such as kvo_mfzxk3djn5xw6y3b."
 _CONTAINS: Final = "Give only the lines that contain this text, with their numbers."
 _START: Final = "The first character to give, from 0 on."
@@ -44,7 +46,7 @@ TOOL: Final = msgspec.json.encode(
 def announced(call: Call) -> Call:
     """The call with the function behind its tools; the very same call if it has none, or that one already."""
     tools = call.overhead.strip()
-    if not call.messages or not tools.startswith(b"[{") or NAME.encode() in tools:
+    if not call.messages or _SOME.match(tools) is None or NAME.encode() in tools:
         return call
     more = b"".join((tools[:-1].rstrip(), b",", TOOL, b"]"))
     added = len(more) - len(call.overhead)

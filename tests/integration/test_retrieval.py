@@ -8,8 +8,9 @@ import httpx
 import msgspec
 import pytest
 
+from gateway.dialects.openai_chat import OpenAIChat
 from gateway.embedded import EmbeddedServer
-from gateway.retrieval import NAME, TOOL
+from gateway.retrieval import NAME, TOOL, announced
 from tests.house import KEY, House, gateway
 from tests.integration.test_gateway_edits import ANSWER, LONG, asked, call, messages_of, result, wire
 from tests.integration.test_originals import HANDLE, keeping
@@ -102,6 +103,14 @@ async def test_a_model_that_asks_for_a_line_is_told_it(valkey: EmbeddedServer, u
         assert answer.headers["x-kvgate-context"].endswith("edits=1")
     sent = messages_of(up.requests[1].body)
     assert sent[:3] == messages_of(up.requests[0].body) and sent[3:] == turn
+
+
+def test_tools_written_with_white_space_are_tools_too() -> None:
+    body = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "tools": [READ]}
+    for written in (json.dumps(body, indent=2), json.dumps(body, indent=2).replace("\n  ]\n", "\n\t]\n ")):
+        made = announced(OpenAIChat().parse(written.encode()))
+        assert json.loads(made.body) == body | {"tools": [READ, json.loads(TOOL)]}
+        assert made.overhead in made.body and made.content_bytes > len(TOOL)
 
 
 def test_it_needs_something_to_read() -> None:
