@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bench import token_cost
 from budgets.cost import kv_read_bytes
 from config.catalogue import model
 from tests.unit.config.samples import changed, problems_of
@@ -45,3 +46,14 @@ def test_the_same_tokens_in_short_and_in_long_contexts() -> None:
     short, long = 50 * kv_read_bytes(entry.geometry, 1_000, 200), kv_read_bytes(entry.geometry, 50_000, 10_000)
     assert (f"{short / 1e12:.2f} TB" in PAPER, f"{long / 1e12:.1f} TB" in PAPER) == (True, True)
     assert short < 20e12 < long
+
+
+def test_the_picture_and_the_prices_are_made_by_the_closed_forms() -> None:
+    assert token_cost.FILE.read_text("utf-8") == token_cost.svg()
+    assert "\n".join(token_cost.rows()) in PAPER
+
+
+def test_the_dots_of_the_picture_are_the_table() -> None:
+    for name in token_cost.MODELS:
+        read = [token_cost.kv_gigabytes(token_cost.geometry_of(name), context) for context in token_cost.CONTEXTS]
+        assert f"| {name} | {' | '.join(f'{round(each, 3):g}' for each in read)} |" in PAPER
