@@ -21,6 +21,8 @@ def shares(grant: Grant) -> Iterator[Share]:
             yield terms.limit.label, max(0, in_use - own) / (terms.limit.capacity * terms.scale)
 
 
-def share_of(denied: Denied) -> Share:
-    """The limit that refused, and how much of it was in use."""
-    return denied.label, denied.used / denied.limit if denied.limit else 1.0
+def fullness(found: Grant | Denied) -> list[Share]:
+    """Of a grant all limits that refuse, of a refusal the one that did."""
+    if isinstance(found, Grant):
+        return list(shares(found))
+    return [(found.label, found.used / found.limit if found.limit else 1.0)]

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from budgets import ledger
 from budgets.allowance import LocalAllowance
-from budgets.fullness import share_of, shares
+from budgets.fullness import fullness
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
 from budgets.script import Step, both
 from budgets.usage import Usage
@@ -22,7 +22,7 @@ from gateway.backlog import WRITE_SECONDS, Backlog
 from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
-from gateway.degrading import Reached, reached
+from gateway.degrading import NO_STAGES, reached
 from gateway.denials import fault_of
 from gateway.errors import SessionNotFound, StoreDown
 from gateway.extension import Extension
@@ -90,19 +90,15 @@ class Books:
         loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if names else None
         if loading is not None and service.keep_seconds:
             loading = checked(loading, service.place, id)
-        scope, holds = service.scope_of(id), None
+        scope = service.scope_of(id)
         session, found, lost = await self._opened(loading, scope, amounts, ceiling, request_id)
         if session.status == "part":
             whole = await self._read(sessions.loading_whole(session, chain))
             session = structs.replace(whole, originals=session.originals)
         self._metrics.sessions.add(1, session.status)
-        if (
-            service.stages
-            and (holds := self._reached(service, found))
-            and isinstance(found, Denied)
-            and not found.local
-        ):
-            expected, less, least = self._forecast.asked(call, holds.stage.service)
+        passed = reached(service.stages, fullness(found)) if service.stages else NO_STAGES
+        if passed.holds is not None and isinstance(found, Denied) and not found.local:
+            expected, less, least = self._forecast.asked(call, passed.holds.stage.service)
             if (less, least) != (amounts, ceiling):
                 self._undo(lost)
                 _, found, lost = await self._opened(None, scope, less, least, "")  # the id of what was lost is taken
@@ -114,22 +110,15 @@ class Books:
             self._metrics.local.add(1, self._metrics.tenant(tenant))
         if found.would_deny or any(map(gt, found.in_use, found.stands.near)):
             self._noted(found)
+        for each in passed.all:
+            for action in each.stage.actions:
+                self._metrics.degraded.add(1, self._metrics.tenant(tenant), each.limit, action, each.stage.soft.mode)
         memory = self._memories.of(session)
         sent_before = 0 if memory is None else session.known_messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
         keeping = service.keeping if session.status != "unread" else NOTHING
         known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices, id, keeping, session.originals)
-        return Opened(session, known, chain, found, expected, holds)
-
-    def _reached(self, service: Service, found: Grant | Denied) -> Reached | None:
-        """The soft limit that holds for a call, if one does; those in shadow are counted too."""
-        found_full = [share_of(found)] if isinstance(found, Denied) else shares(found)
-        tenant, holds = self._metrics.tenant(service.caller.tenant), None
-        for each in reached(service.stages, found_full):
-            for action in each.stage.actions:
-                self._metrics.degraded.add(1, tenant, each.limit, action, each.stage.soft.mode)
-            holds = each if each.stage.soft.mode == "enforce" else None
-        return holds
+        return Opened(session, known, chain, found, expected, passed.holds)
 
     def _noted(self, grant: Grant) -> None:
         """Limits in shadow that would have refused, and limits that are nearly full."""
@@ -145,6 +134,13 @@ class Books:
         if not (call.stream and service.grows) or opened.grant.local:
             return None
         return Extension(self._store, opened.grant, service, opened.expected, call)
+
+    def grown(self, passage: Passage, opened: Opened, prompt_tokens: int) -> None:
+        """Reserve what a counted prompt has more than was expected."""
+        if passage.extension is None and passage.service.elastic and not opened.grant.local:
+            passage.extension = Extension(self._store, opened.grant, passage.service, opened.expected, passage.call)
+        if passage.extension is not None:
+            passage.extension.prompt_grew(prompt_tokens)
 
     @property
     def waiting(self) -> int:

@@ -4,8 +4,9 @@ Rule: what a soft limit changes is worked out once, as a `Service` of its own; a
 that one. It stays bound by and charged to the budgets of the model that it asked for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from budgets.fullness import Share
 from config.soft import Soft
@@ -44,13 +45,27 @@ class Reached:
         return b"x-kvgate-degraded", f"{self.limit}={self.stage.soft.label};{changes}".encode()
 
 
-def reached(stages: Sequence[Stage], shares: Iterable[Share]) -> list[Reached]:
-    """Every step in shadow that is reached and, last, the one that holds: the highest, if any."""
-    found = list(shares)
-    passed = [Reached(stage, limit) for stage in stages if (limit := _over(stage.soft, found)) is not None]
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The step that holds for a call, and those in shadow that would."""
+
+    holds: Reached | None = None
+    shadow: tuple[Reached, ...] = ()
+
+    @property
+    def all(self) -> tuple[Reached, ...]:
+        return self.shadow if self.holds is None else (*self.shadow, self.holds)
+
+
+NO_STAGES: Final = Passed()
+
+
+def reached(stages: Sequence[Stage], shares: Sequence[Share]) -> Passed:
+    """What is reached at these shares: the highest step holds, each in shadow is told."""
+    passed = [Reached(stage, limit) for stage in stages if (limit := _over(stage.soft, shares)) is not None]
     holding = [each for each in passed if each.stage.soft.mode == "enforce"]
-    shadow = [each for each in passed if each.stage.soft.mode == "shadow"]
-    return [*shadow, *sorted(holding, key=lambda each: each.stage.soft.at)[-1:]]
+    shadow = tuple([each for each in passed if each.stage.soft.mode == "shadow"])
+    return Passed(max(holding, key=lambda each: each.stage.soft.at, default=None), shadow)
 
 
 def _over(soft: Soft, shares: Sequence[Share]) -> str | None:

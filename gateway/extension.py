@@ -1,7 +1,8 @@
-"""More budget for a stream that goes on for longer than was expected.
+"""More budget for a call that needs more than was expected: a prompt that turns out longer, a stream that goes on.
 
 Rule: nothing per chunk but one comparison. What was reserved is used up when so many frames have passed; more is then
-asked for while the stream goes on. Where there is no more, the limit says whether it goes on into debt or ends.
+asked for while the stream goes on. Where there is no more, the limit says whether it goes on into debt or ends. A
+prompt that was counted to be longer takes the difference without waiting: what is not there becomes debt.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ class Unmetered:
 
 
 class Extension:
-    """The budget of one stream. `grant` is what is settled; `doubtful`, what it is if an answer was lost.
+    """The budget of one call. `grant` is what is settled; `doubtful`, what it is if an answer was lost.
 
     `stop` ends the stream; `stopped_by` is the limit that made it.
     """
@@ -61,33 +62,46 @@ class Extension:
 
     def due(self) -> None:
         """Ask for the next step; the stream does not wait for it."""
-        longer, step = ledger.extending(self.grant, self._more())
-        self.due_frames = sys.maxsize
-        self._asking = self._store.run(step.script, step.keys, step.args)
-        self._asking.add_done_callback(partial(self._answered, longer, step))
+        self._ask(self._step_tokens, self._more(self.prompt_tokens, self._tokens + self._step_tokens))
+
+    def prompt_grew(self, prompt_tokens: int) -> None:
+        """Take what a prompt has more than was expected; nobody waits for it."""
+        more = self._more(prompt_tokens, self._tokens)
+        self.prompt_tokens = prompt_tokens
+        self._ask(0, more)
 
     async def ended(self) -> None:
         """Wait for the answer that is under way, if one is."""
         if self._asking is not None:
             await asyncio.wait([self._asking])
 
-    def _more(self) -> ledger.Amounts:
-        """What the next step adds in every dimension."""
+    def _more(self, prompt_tokens: int, tokens: int) -> ledger.Amounts:
+        """What a call of this size needs beyond what is reserved, in every dimension."""
         before, after = (
-            self._service.amounts(Usage.estimated(self.prompt_tokens, tokens), self._call.choices, self._call.prompts)
-            for tokens in (self._tokens, self._tokens + self._step_tokens)
+            self._service.amounts(Usage.estimated(*size), self._call.choices, self._call.prompts)
+            for size in ((self.prompt_tokens, self._tokens), (prompt_tokens, tokens))
         )
         return {dimension: units - before[dimension] for dimension, units in after.items()}
 
-    def _answered(self, longer: Grant, step: Step[Grant | Limit | None], asked: "asyncio.Future[object]") -> None:
+    def _ask(self, tokens: int, more: ledger.Amounts) -> None:
+        longer, step = ledger.extending(self.grant, more)
+        self.due_frames = sys.maxsize
+        self._asking = self._store.run(step.script, step.keys, step.args)
+        self._asking.add_done_callback(partial(self._answered, longer, step, tokens))
+
+    def _answered(
+        self, longer: Grant, step: Step[Grant | Limit | None], tokens: int, asked: "asyncio.Future[object]"
+    ) -> None:
         if asked.cancelled() or asked.exception() is not None:
             self.doubtful = longer  # taken or not: settling will find out
             return
         found = step.read(asked.result())
         if isinstance(found, Grant):
             self.grant = found
-            self._tokens += self._step_tokens
+            self._tokens += tokens
             self.due_frames = self._tokens + 1
+        elif not tokens:
+            self.due_frames = self._tokens + 1  # a stream may still find some when it needs it
         elif isinstance(found, Limit) and found.on_exceed == "stop" and self.stop is not None:
             self.stopped_by = found
             self.stop()

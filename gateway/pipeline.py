@@ -135,6 +135,8 @@ class Pipeline:
         write = partial(self._summarizing.write, snapshot, passage, opened) if summarizes else None
         planned = await self._context.plan(call, passage.service, opened.known, write)  # 4 plan, 5 fulfil
         passage.planned = planned
+        if planned.counted and planned.sent_tokens > opened.expected.prompt_tokens:
+            self._books.grown(passage, opened, planned.sent_tokens)
         body = call.dialect.render(call, planned.edits)  # 6 render
         job = self._job(snapshot, passage, opened, planned, body, request)  # 7 choose
         await snapshot.dispatch.run(job, responder, passage.delivery)  # 8 relay

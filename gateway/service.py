@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int, int, int]
 """Bytes of the prompt, bytes of its largest tool output, messages, the weight of the reply asked for."""
+COUNTED: Final = ("requests", "concurrent_calls")
+"""Dimensions in which a call needs one, whatever its size."""
 NOTHING_QUIET: Final = (-1, -1, -1, -1, -1.0)
 MAX_SCOPES: Final = 1_000
 """Sessions whose limits are kept ready; they are made anew in microseconds."""
@@ -69,6 +71,7 @@ class Service:
         "caller",
         "caps_replies",
         "counter",
+        "elastic",
         "first_pool",
         "grows",
         "keep_seconds",
@@ -124,6 +127,7 @@ class Service:
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self._cost_limited = any(limit.dimension in COSTS for limit in limits)
         self.strict = any(limit.hardness == "strict" for limit in limits)
+        self.elastic = any(limit.hardness == "elastic" and limit.dimension not in COUNTED for limit in limits)
         self.grows = any(limit.hardness == "elastic" and limit.dimension in GROWING for limit in limits)
         self.caps_replies = any(isinstance(p, CapContext) and p.reply != "apart" for p in caller.may.policies)
         self.strip = stripping(caller.may.policies)

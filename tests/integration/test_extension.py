@@ -12,7 +12,7 @@ from gateway.embedded import EmbeddedServer
 from gateway.store import StoreUnavailable
 from tests.fault.store_proxy import store_proxy
 from tests.house import Change, House, events, gateway, until
-from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, upstream
+from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, reply, upstream
 
 TOKENS: Mapping[str, Any] = {"name": "tokens", "dimension": "total_tokens", "per": "1000000d"}
 Asked = asyncio.Future[object]
@@ -167,3 +167,33 @@ async def test_what_an_answer_that_was_lost_had_taken_is_charged_once(
         await running.nothing_left()
         assert await running.charged() == 35
         assert await running.gateway.store.command("XLEN", "kvgate:1:{acme}:usage:acme") == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_prompt_that_is_counted_longer_than_expected_takes_the_difference(
+    valkey: EmbeddedServer, stream: bool
+) -> None:
+    """Counted it is only near a limit of the context; the bytes had made it look short."""
+    go_on = asyncio.Event()
+
+    async def waits(peer: Peer) -> None:
+        await go_on.wait()
+        if stream:
+            usage = {"prompt_tokens": 450, "completion_tokens": 2}
+            await peer.send(CHUNKED, chunk(frame("w", finish="stop")), chunk(frame(usage=usage)), chunk(DONE), END)
+        else:
+            await peer.send(reply(200, b'{"choices":[],"usage":{"prompt_tokens":450,"completion_tokens":2}}'))
+
+    def change(data: dict[str, Any]) -> None:
+        budget(9_000)(data)
+        data["tiers"]["standard"]["context"] = {"limit_tokens": 600}
+
+    async with upstream(waits) as up, gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        asked = asyncio.create_task(running.chat("a;" * 440, stream=stream))
+        await up.arrived.wait()
+        while await stored(running) < 440 + EXPECTED:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.005)
+        go_on.set()
+        assert (await asked).status_code == 200
+        await running.nothing_left()
+        assert await running.charged() == 452

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from budgets.fullness import share_of, shares
+from budgets.fullness import fullness, shares
 from budgets.grant import Grant, denial
 from budgets.ledger import reserving
 from budgets.limit import Limit
@@ -34,9 +34,9 @@ def test_a_call_alone_finds_every_limit_empty() -> None:
 
 
 def test_nothing_is_known_without_the_store() -> None:
-    assert list(shares(Grant("an-id", SCOPE, AMOUNTS, local=True))) == []  # type: ignore[arg-type]
+    assert fullness(Grant("an-id", SCOPE, AMOUNTS, local=True)) == []  # type: ignore[arg-type]
 
 
 def test_of_a_refusal() -> None:
     terms = SCOPE.standing(0.0).terms[0]
-    assert share_of(denial("acme", terms, {}, 900, 1.0, 1.0)) == (TOKENS.label, 0.9)
+    assert fullness(denial("acme", terms, {}, 900, 1.0, 1.0)) == [(TOKENS.label, 0.9)]

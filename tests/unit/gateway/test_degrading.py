@@ -22,11 +22,11 @@ def service() -> Service:
 def test_the_highest_holds_and_those_in_shadow_are_told_too() -> None:
     stages = service().stages
     for share, shadow, holds in ((0.4, 0, None), (0.5, 0, "50%"), (0.7, 1, "50%"), (1.3, 1, "90%")):
-        found = reached(stages, [("other", 0.1), ("tokens", share)])
-        modes = [each.stage.soft.mode for each in found]
-        assert modes == ["shadow"] * shadow + ["enforce"] * (holds is not None)
-        if holds is not None:
-            assert (found[-1].stage.soft.label, found[-1].limit) == (holds, "tokens")
+        passed = reached(stages, [("other", 0.1), ("tokens", share)])
+        assert [each.stage.soft.label for each in passed.shadow] == ["60%"] * shadow
+        assert (passed.holds and passed.holds.stage.soft.label) == holds
+        assert len(passed.all) == shadow + (holds is not None)
+        assert {each.limit for each in passed.all} <= {"tokens"}
 
 
 def test_what_the_client_and_the_metrics_are_told() -> None:
