@@ -36,7 +36,8 @@ HEADER: Final = b"x-context"
 SESSION: Final = b"x-session-id"
 RETRIES: Final = b"x-stainless-retry-count"
 """In which the OpenAI and Anthropic SDKs tell that they send a request again."""
-WRITE_SECONDS: Final = 2.0
+PATIENCE_SECONDS: Final = 2.0
+"""How long the store may take for a history: megabytes need more than the milliseconds that numbers have."""
 _MEANT: Final = re.compile(rb"[ \t]*stored\b", re.IGNORECASE)
 _WISH: Final = re.compile(rb"[ \t]*stored[ \t]*(?:;[ \t]*(?:(new)|at=(\d{1,9}))[ \t]*)?", re.IGNORECASE)
 
@@ -114,7 +115,7 @@ class Stored:
             turn.step = histories.appending(turn.history, self._vault, (*turn.new, reply), turn.limits)
         else:
             turn.step = histories.leaving(turn.history, doubt=outcome == "ok")
-        turn.writing = self._store.run(turn.step.script, turn.step.keys, turn.step.args, WRITE_SECONDS)
+        turn.writing = self._store.run(turn.step.script, turn.step.keys, turn.step.args, PATIENCE_SECONDS)
 
     async def ended(self, turn: Turn) -> None:
         """Wait until it is written. Never raises for a store that is away: then the next turn is told."""
@@ -134,7 +135,7 @@ class Stored:
     async def _opened(self, key: Key, wish: Wish) -> History:
         turn = secrets.token_hex(12)
         try:
-            return await self._run(histories.opening(self._vault, key, wish, turn))
+            return await self._run(histories.opening(self._vault, key, wish, turn), PATIENCE_SECONDS)
         except Unreadable as unreadable:
             self._metrics.histories.add(1, "unreadable")
             self._metrics.unopened.add(1, "history")
@@ -164,8 +165,8 @@ class Stored:
             except StoreError:
                 continue  # the next one may come through before the lease is over
 
-    async def _run(self, step: Step[T]) -> T:
-        return step.read(await self._store.run(step.script, step.keys, step.args))
+    async def _run(self, step: Step[T], seconds: float | None = None) -> T:
+        return step.read(await self._store.run(step.script, step.keys, step.args, seconds))
 
 
 def recorded(turn: Turn, session: Session, responder: Responder) -> None:

@@ -85,8 +85,9 @@ class ChatReply:
         if not isinstance(at, int):
             at = len(self._calls) if call.get("id") else max(number, len(self._calls) - 1)
         kept = self._calls.setdefault(at, {"id": "", "type": "function", "function": {}})
-        kept["id"] = kept["id"] or call.get("id") or ""
-        kept["type"] = call.get("type") or kept["type"]
+        for name in ("id", "type"):
+            if isinstance(value := call.get(name), str) and value:
+                kept[name] = value
         _joined(kept["function"], _object(call.get("function")))
 
     def _message(self) -> dict[str, Any]:

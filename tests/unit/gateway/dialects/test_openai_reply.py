@@ -129,6 +129,42 @@ def test_cut_anywhere_it_is_the_whole_reply(
     assert read(pieces) == whole(message)
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "choices",
+                    "delta",
+                    "message",
+                    "tool_calls",
+                    "function",
+                    "function_call",
+                    "id",
+                    "index",
+                    "content",
+                    "name",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(values=st.lists(JSON, max_size=4), end=st.sampled_from([DONE, b"", b"data: {", b"\xff"]))
+def test_whatever_an_engine_says_is_read_or_left_unread(values: list[object], end: bytes) -> None:
+    """Step 9 must not fail for it: the call is still to be charged."""
+    frames = [b"data: " + json.dumps(value).encode() + b"\n\n" for value in values]
+    bodies = [json.dumps(value).encode() for value in values]
+    for message in (read([*frames, end]), *(read([body, end]) for body in bodies)):
+        assert message is None or decoded(message)["role"] == "assistant"
+
+
 def test_a_long_stream_takes_no_more_room_than_what_it_says() -> None:
     reply = ChatReply()
     frame = framed({"content": "word "})
