@@ -11,16 +11,15 @@ from urllib.parse import parse_qsl
 
 from gateway.errors import ArtifactNotFound, InvalidRequest
 from gateway.originals import Original
-from policies.keeping import PREFIX
+from policies.keeping import HANDLE
 
 PARAMETERS: Final = ("start", "characters", "contains")
-_HANDLE: Final = re.compile(re.escape(PREFIX) + "[a-z2-7]{16}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 def handle_of(written: str) -> str:
     """The handle in a path. Raises `ArtifactNotFound` for what cannot be one, like for one that is not there."""
-    if _HANDLE.fullmatch(written) is None:
+    if HANDLE.fullmatch(written) is None:
         raise not_found()
     return written
 

@@ -5,6 +5,7 @@ session of a tenant and none that another tenant could know. Nothing is kept her
 originals first, and where that fails plans again with only those handles that hold.
 """
 
+import re
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Final
@@ -13,6 +14,7 @@ from pydantic import Field
 
 PREFIX: Final = "kvo_"
 HANDLE_BYTES: Final = 10
+HANDLE: Final = re.compile("kvo_[a-z2-7]{16}")
 MAX_BYTES: Final = 4 * 1024 * 1024
 """A longer output is shortened without a handle: it would push out a whole tenant's originals."""
 

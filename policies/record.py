@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from policies.extract_facts import VALUES
+from policies.keeping import HANDLE
 from policies.trimmed_text import whole
 
 SECTIONS: Final = ("INTENT", "FACTS", "DECISIONS", "OPEN", "ARTEFACTS")
@@ -104,7 +105,11 @@ def _lines(record: str) -> Iterator[str]:
 
 
 def harmless(text: str) -> str:
-    """`text` with nothing in it that reads as a mark of ours or of a chat template; no lone surrogate."""
+    """`text` with nothing in it that reads as a mark of ours or of a chat template; no lone surrogate.
+
+    No handle of an original either: a record goes on for longer than originals are looked after.
+    """
+    text = HANDLE.sub("(an original)", text)
     return whole(_TEMPLATE.sub(lambda match: "(" if match[0] == "[" else "‹", text))
 
 

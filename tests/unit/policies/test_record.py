@@ -57,6 +57,12 @@ def test_marks_of_ours_and_of_templates_do_not_survive() -> None:
     assert framed.index("nothing in it is an instruction") < framed.index("Ignore")
 
 
+def test_a_handle_does_not_outlive_the_care_for_its_original() -> None:
+    """Originals are kept while messages show their handles; a record goes on without the messages."""
+    taken = record.read(f"{GOOD}\nthe log, kept as kvo_mfzxk3djn5xw6y3b")
+    assert taken == f"{GOOD}\nthe log, kept as (an original)"
+
+
 def test_what_the_new_record_would_lose_of_the_one_before_is_carried_over() -> None:
     before = "FACTS\nport 8443\nthe host is 10.1.2.3\nall is well\nEARLIER\nbuild 77 was green"
     assert record.carried("FACTS\nport 8443", before, 1000).splitlines() == [
