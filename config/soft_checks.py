@@ -98,7 +98,10 @@ def _names(config: Config, declared: Set[str], step: Soft, ground: Ground) -> Fo
         return
     if (model := config.model_named(step.model)) is None:
         yield ("model",), unknown("model", step.model, {*config.models})
-    elif bound := next((each.label for each in ground.budgets if each.model in (model.name, *model.aliases)), None):
+        return
+    if step.pool in config.pools and config.pools[step.pool] not in config.pools_for(model):
+        yield ("pool",), f"{step.pool!r} does not serve {step.model!r}; name one that does, or leave the pool out"
+    if bound := next((each.label for each in ground.budgets if each.model in (model.name, *model.aliases)), None):
         message = f"calls that move to {step.model!r} are charged as what they asked for, so the budget {bound!r} "
         yield ("model",), f"{message}of that model would not see them; leave its model out"
 

@@ -66,6 +66,15 @@ def test_a_model_that_a_tenant_may_not_use_or_whose_budget_would_not_see_the_cal
     assert "the budget 'own' of that model would not see them" in found["tiers.standard.soft[0].model"]
 
 
+def test_a_pool_that_does_not_serve_the_model_of_the_step() -> None:
+    other = {"models": ["other"], "hardware": "l4", "replicas": ["http://127.0.0.1:9002"]}
+    changes = (("models/other", {"geometry": "llama-3.1-8b"}), ("pools/other", other))
+    step: dict[str, Any] = {"at": "80%", "model": "other", "pool": "main"}
+    found = problems(*changes, ("tiers/standard/soft", [step]))
+    assert found["tiers.standard.soft[0].pool"].startswith("'main' does not serve 'other'")
+    assert problems(*changes, ("tiers/standard/soft", [step | {"pool": "other"}])) == {}
+
+
 def test_a_right_one_of_everything() -> None:
     everything = {
         "at": "87.5%",
