@@ -99,7 +99,8 @@ def _names(config: Config, declared: Set[str], step: Soft, ground: Ground) -> Fo
     if (model := config.model_named(step.model)) is None:
         yield ("model",), unknown("model", step.model, {*config.models})
         return
-    if step.pool in config.pools and config.pools[step.pool] not in config.pools_for(model):
+    pool = config.pools.get(step.pool or "")
+    if pool is not None and pool not in config.pools_for(model):
         yield ("pool",), f"{step.pool!r} does not serve {step.model!r}; name one that does, or leave the pool out"
     if bound := next((each.label for each in ground.budgets if each.model in (model.name, *model.aliases)), None):
         message = f"calls that move to {step.model!r} are charged as what they asked for, so the budget {bound!r} "

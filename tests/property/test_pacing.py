@@ -1,4 +1,4 @@
-"""However a stream is cut and its client pauses, a pace changes no byte, and the engine is held back while one waits."""
+"""However a stream is cut and its client pauses, a pace changes no byte and holds the engine back while one waits."""
 
 import asyncio
 
