@@ -411,3 +411,42 @@ async def test_a_call_without_the_wish_leaves_the_history_alone(valkey: Embedded
         assert plain.status_code == 200 and "x-kvgate-history" not in plain.headers
         await told(running, [NEXT], "stored; at=2")
         assert len(sent(up)) == 3
+
+
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+
+async def replied(sdk: AsyncOpenAI, messages: list[Message], extra: dict[str, str], *, stream: bool) -> Message:
+    """One reply as the SDK puts it together, in the form in which a client sends it back."""
+    options: Any = {"model": "demo", "messages": messages, "max_tokens": 2000, "tools": [LOOK], "extra_headers": extra}
+    if not stream:
+        reply = (await sdk.chat.completions.create(**options)).choices[0].message
+    else:
+        async with sdk.chat.completions.stream(**options) as events:
+            reply = (await events.get_final_completion()).choices[0].message
+    return dict(reply.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_engine_replies_the_same_to_both_kinds_of_clients(valkey: EmbeddedServer, stream: bool) -> None:
+    """The emulated engine's replies follow from the prompt to the last token: equal replies, equal prompts."""
+    async with (
+        house(valkey.url, change=storing) as running,
+        AsyncOpenAI(base_url=running.url, api_key=KEY, max_retries=0) as sdk,
+    ):
+        memory: list[Message] = []
+        for number, said in enumerate(["Hello.", "Please look around.", None, "And now?", "Have a look again.", None]):
+            calls = memory[-1].get("tool_calls") or [] if memory else []
+            results = [{"role": "tool", "tool_call_id": call["id"], "content": "a wall"} for call in calls]
+            new = results if said is None else [{"role": "user", "content": said}]
+            assert new, "the engine calls where it is asked to look"
+            memory += new
+            stateless = await replied(sdk, memory, {"X-Session-Id": "stateless"}, stream=stream)
+            wish = {"X-Session-Id": "kept", "X-Context": "stored; new" if number == 0 else "stored"}
+            kept = await replied(sdk, new, wish, stream=stream)
+            await running.quiet()
+            ids = [[call.pop("id") for call in each.get("tool_calls", [])] for each in (stateless, kept)]
+            assert kept == stateless, said
+            for call, id in zip(stateless.get("tool_calls", []), ids[1], strict=True):
+                call["id"] = id  # random, and part of no prompt
+            memory.append(stateless)

@@ -1,7 +1,7 @@
 """Memory of turns that ran side by side: nothing lost, nothing twice, whichever wrote first."""
 
 from policies.joined import joined
-from policies.memory import EMPTY, Cut, InForce, Memory, Trim
+from policies.memory import EMPTY, Cut, InForce, Memory, Recorded, Trim
 
 
 def trim(name: str, form: str = "text", removed: int = 5) -> Trim:
@@ -27,6 +27,15 @@ def test_a_window_never_moves_back() -> None:
     for ours, theirs in ((near, far), (far, near), (None, far), (far, None)):
         assert joined(memory(trim("a"), cut=ours), memory(trim("a"), cut=theirs)).enforced.cut == far
         assert joined(memory(trim("a"), cleared=ours), memory(trim("a"), cleared=theirs)).enforced.cleared == far
+
+
+def test_the_record_that_stands_for_more_counts() -> None:
+    less, more = Recorded(4, b"p", b"k"), Recorded(8, b"q", b"l")
+    for ours, theirs in ((less, more), (more, less), (None, more), (more, None)):
+        both = joined(Memory(InForce((trim("a"),), summary=ours)), Memory(InForce((trim("a"),), summary=theirs)))
+        assert both.enforced.summary == more
+        both = joined(Memory(InForce((trim("a"),), ahead=ours)), Memory(InForce((trim("a"),), ahead=theirs)))
+        assert both.enforced.ahead == more
 
 
 def test_with_nothing_it_is_the_other() -> None:
