@@ -5,6 +5,7 @@ Rule: nothing is counted that need not be. Far from every threshold the sizes in
 policy decides is checked by the validator before it is sent.
 """
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ import msgspec
 
 from gateway import errors
 from gateway.call import Call
+from gateway.counting import THREAD_CHARACTERS
 from gateway.metrics import Metrics
 from gateway.owned import generated_limit
 from gateway.service import Service
@@ -133,16 +135,18 @@ class Context:
             pricing=known.pricing,
             reply_tokens=reply,
             automatic=repair,
+            rendered=service.rendered,
         )
+        new = sum(map(len, call.messages[known.known_messages :])) if counts else 0
         keeping, records = known.keeping if self._hold is not None else NOTHING, known.records
-        found = make(keeping=keeping, records=records)
+        found = await _made(make, new, keeping, records)
         if write is not None and found.wanted is not None and (written := await write(found.wanted)):
             records = {**records, **written}
-            found = make(keeping=keeping, records=records)
+            found = await _made(make, new, keeping, records)
         if isinstance(found, Plan) and (shown := originals(conversation, found.edits)):
             held = await self._held(service, known, shown)
             if held != shown.keys():
-                found = make(keeping=replace(known.keeping, only=held), records=records)
+                found = await _made(make, new, replace(known.keeping, only=held), records)
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")
             extra = {"limit": found.limit_tokens, "requested": found.tokens}
@@ -198,6 +202,15 @@ class Context:
     def _validate(self, conversation: Conversation, edits: Sequence[Edit]) -> None:
         for violation in violations(conversation, edits) if edits else ():
             self._metrics.violations.add(1, violation.rule)
+
+
+async def _made(
+    make: Callable[..., Plan | Refuse], new_bytes: int, keeping: Keeping, records: Mapping[bytes, str]
+) -> Plan | Refuse:
+    """Where much is new much may be shortened, which takes counts: in a thread, so that no other stream waits."""
+    if new_bytes > THREAD_CHARACTERS:
+        return await asyncio.to_thread(make, keeping=keeping, records=records)
+    return make(keeping=keeping, records=records)
 
 
 def originals(conversation: Conversation, edits: Sequence[Edit]) -> Mapping[str, str]:

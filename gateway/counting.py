@@ -5,9 +5,7 @@ that no other stream waits for it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Final
 
@@ -40,26 +38,22 @@ class Counter:
         """
         messages = call.dialect.messages(call, digests)
         overhead = xxhash.xxh3_128_digest(call.overhead, seed=1)  # a message of the same bytes is read differently
-        texts: dict[bytes, Callable[[], str]] = {m.digest: partial(call.dialect.countable, m) for m in messages}
-        texts[overhead] = partial(call.overhead.decode, "utf-8", "replace")
-        tokens = await self._tokens(texts)
-        counted = [replace(m, tokens=ceil(_whole(m, tokens[m.digest]) * scale)) for m in messages]
+        known, dialect = self._known, call.dialect
+        tokens = {name: known[name] for name in (*digests, overhead) if name in known}
+        unseen = {m.digest: dialect.countable(m) for m in messages if m.digest not in tokens}
+        if overhead not in tokens:
+            unseen[overhead] = call.overhead.decode("utf-8", "replace")
+        if unseen:
+            tokens |= zip(unseen, await self._counted(list(unseen.values())), strict=True)
+        self._remember(tokens)
+        counted = [m.counted(ceil(_whole(m, tokens[m.digest]) * scale)) for m in messages]
         return Conversation(tuple(counted), ceil(tokens[overhead] * scale) + call.overhead_tokens)
 
     def guessed(self, call: Call, digests: Sequence[bytes]) -> Conversation:
         """The same with no token counted: four bytes are taken for one, where no decision hangs on it."""
         messages = call.dialect.messages(call, digests)
-        sizes = map(len, call.messages)
-        guessed = [replace(m, tokens=size // BYTES_A_TOKEN + 1) for m, size in zip(messages, sizes, strict=True)]
+        guessed = [m.counted(len(raw) // BYTES_A_TOKEN + 1) for m, raw in zip(messages, call.messages, strict=True)]
         return Conversation(tuple(guessed), len(call.overhead) // BYTES_A_TOKEN + call.overhead_tokens)
-
-    async def _tokens(self, texts: Mapping[bytes, Callable[[], str]]) -> dict[bytes, int]:
-        """The tokens of each text by digest; only those not known are made and counted."""
-        tokens = {digest: self._known[digest] for digest in texts if digest in self._known}
-        unseen = {digest: text() for digest, text in texts.items() if digest not in tokens}
-        tokens |= zip(unseen, await self._counted(list(unseen.values())), strict=True)
-        self._remember(tokens)
-        return tokens
 
     async def _counted(self, texts: Sequence[str]) -> list[int]:
         if sum(map(len, texts)) > THREAD_CHARACTERS:

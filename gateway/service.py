@@ -22,6 +22,7 @@ from gateway.delivery import Delivery
 from gateway.lineage import stripping
 from gateway.pace import Pace
 from gateway.pools import ServedPool
+from gateway.rendered import Rendered
 from gateway.scoping import bounding, scope_of, session_owner
 from gateway.sessions import SessionLimits
 from gateway.tenants import Caller
@@ -82,6 +83,7 @@ class Service:
         "paces",
         "place",
         "pools",
+        "rendered",
         "scope",
         "session_limits",
         "stages",
@@ -142,6 +144,7 @@ class Service:
         self._sized = sized(self._policies)
         self.looks = any(isinstance(policy, Strip | Repair) for policy in self._policies)
         self.arguments = SoundArguments()
+        self.rendered = Rendered()
         self.takes_broken_arguments = all(pool.features.broken_arguments is not False for pool in pools)
 
     @property

@@ -13,6 +13,8 @@ KEY = "kvgate_invalid_arguments"
 
 def is_object(arguments: str) -> bool:
     """Whether `arguments` parse to a JSON object."""
+    if arguments == "{}":
+        return True
     try:
         return isinstance(json_ladder.parse(arguments), dict)
     except ValueError:

@@ -24,7 +24,7 @@ class ClearOldReasoning(BaseModel):
     def revise(self, draft: Draft) -> Draft:
         """`draft` with the clearing waiting for a step."""
         turns = draft.frame.conversation.turns()
-        if len(turns) <= self.keep_turns:
+        if len(turns) <= self.keep_turns or not draft.frame.conversation.thinks:
             return draft
         border = turns[-self.keep_turns].start
         old = (turn for turn in turns if draft.cleared <= turn.start < border)

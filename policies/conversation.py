@@ -44,6 +44,22 @@ class Message:
     cache_control: int = 0
     reasoning_text: str = ""
 
+    def counted(self, tokens: int) -> "Message":
+        """The same with its tokens; spelled out, for every message of every call passes here."""
+        return Message(
+            self.role,
+            self.digest,
+            tokens,
+            self.text,
+            self.calls,
+            self.answers,
+            self.name,
+            self.media,
+            self.reasoning,
+            self.cache_control,
+            self.reasoning_text,
+        )
+
     @property
     def reasoning_tokens(self) -> int:
         """How many of `tokens` are reasoning: its share by characters, so that nothing is counted twice."""
@@ -64,6 +80,16 @@ class Conversation:
     def total_tokens(self) -> int:
         """Tokens of the whole prompt."""
         return self.overhead_tokens + sum(message.tokens for message in self.messages)
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """The messages that are a tool's output and hold nothing but text."""
+        return tuple([at for at, message in enumerate(self.messages) if message.role == "tool" and not message.media])
+
+    @cached_property
+    def thinks(self) -> bool:
+        """Whether any message carries reasoning."""
+        return any(message.reasoning for message in self.messages)
 
     def turns(self) -> tuple[range, ...]:
         """The turns as index ranges: a user message with all that answers it, tool calls and results included.
@@ -93,7 +119,8 @@ class Conversation:
         for at, message in enumerate(self.messages):
             if message.calls:
                 groups[at] = [at]
-                caller.update((call.id.strip(), at) for call in message.calls)
+                for call in message.calls:
+                    caller[call.id.strip()] = at
             elif message.answers is not None and (owner := caller.get(message.answers.strip())) is not None:
                 groups[owner].append(at)
         return tuple(tuple(group) for group in groups.values())

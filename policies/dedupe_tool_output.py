@@ -58,16 +58,17 @@ class DedupeToolOutput(BaseModel):
 
     def _covers(self, draft: Draft, at: int) -> bool:
         message = draft.messages[at]
-        if message.role != "tool" or message.media or message.tokens < self.min_tokens:
+        if message.tokens < self.min_tokens:
             return False
         return draft.keeps(at) and self.tools.cover(message.name or "")
 
     def _repeats(self, draft: Draft) -> Iterator[tuple[int, int]]:
         """Outputs that an earlier one equals, and which; of those cut for their age, what is left must be the same."""
         first: dict[tuple[str, str, str], int] = {}
-        for at, message in enumerate(draft.messages):
+        for at in draft.frame.conversation.outputs:
             if not self._covers(draft, at) or _is_pointer(draft, at):
                 continue
+            message = draft.messages[at]
             head = first.setdefault((message.name or "", message.text, _left_by_age(draft, at)), at)
             if head != at and at not in draft.frame.untouched:
                 yield at, head
@@ -90,11 +91,14 @@ class DedupeToolOutput(BaseModel):
         Calls of one message are made side by side: none is the later one. A short output (an error, a mere "unchanged")
         supersedes nothing.
         """
+        covered = [at for at in reversed(draft.frame.conversation.outputs) if self._covers(draft, at)]
+        if len(covered) < 2:
+            return
         latest: dict[tuple[str, str], int] = {}
         called = draft.frame.called
         shut = draft.pinned | draft.frame.untouched
-        for at in range(len(draft.messages) - 1, -1, -1):
-            if at not in called or not self._covers(draft, at):
+        for at in covered:
+            if at not in called:
                 continue
             caller, call = called[at]
             later = latest.setdefault((call.name, mended(call.arguments)), at)

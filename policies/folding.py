@@ -4,19 +4,23 @@ Rule: only lines that follow one another and are the same to the last character;
 """
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, islice
+from operator import eq
 
 REPEATS = 3
 """Fewer repeats than this stay as they are."""
 
 
 def folded(text: str) -> str:
-    """`text` with runs of equal lines folded."""
-    return "\n".join(_lines(text))
+    """`text` with runs of equal lines folded; the very same where there are none."""
+    lines = text.split("\n")
+    if not any(map(eq, lines, islice(lines, REPEATS - 1, None))):
+        return text
+    return "\n".join(_lines(lines))
 
 
-def _lines(text: str) -> Iterator[str]:
-    for line, run in groupby(text.split("\n")):
+def _lines(lines: list[str]) -> Iterator[str]:
+    for line, run in groupby(lines):
         times = sum(1 for _ in run)
         if times < REPEATS or not line.strip():
             yield from (line,) * times

@@ -131,11 +131,7 @@ def _json(edited: Edited) -> Iterator[int]:
 def _is_json(text: str) -> bool:
     if text.lstrip()[:1] not in ("{", "[", '"'):
         return False
-    try:
-        json_ladder.parse(text)
-    except ValueError:
-        return False
-    return True
+    return json_ladder.is_json(text)
 
 
 def _characters(edited: Edited) -> Iterator[int]:

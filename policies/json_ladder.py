@@ -1,20 +1,23 @@
 """JSON made shorter, step by step, and still JSON.
 
 Rule: keys stay, numbers keep their digits; arrays lose items from the middle and long strings lose theirs, each with a
-marker that says how many. Step 0 only takes out white space. A step visits only what it keeps.
+marker that says how many. Step 0 only takes out white space. A step visits, and reads, only what it keeps.
 """
 
 import json
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
+import msgspec
+
 from policies.text_spans import boundary
 
-Json = dict[str, "Json"] | list["Json"] | str | bool | None
+Json = dict[str, "Json"] | list["Json"] | str | bool | None | msgspec.Raw
+"""A value; `Raw` is one that is known to be JSON and was not read yet."""
 
 
 class Number(str):
-    """A number as it was written."""
+    """A number, or `true`, `false` or `null`, as it was written."""
 
     __slots__ = ()
 
@@ -42,12 +45,59 @@ _ITEMS = (512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
 LADDER = (Step(1 << 62, 1 << 62), *(Step(items, 64 * items) for items in _ITEMS), Step(2, 40), Step(1, 24))
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
 
+UNCUT_CHARACTERS = 64
+"""A string is not cut for less than this: the marker is about as long."""
 DEPTH = 32
 """Containers nested deeper are left out as a whole, so that no input can exhaust the stack."""
 
 
+_RAW = msgspec.json.Decoder(msgspec.Raw)
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
+
+
+def is_json(text: str) -> bool:
+    """Whether `text` is JSON as `parse` takes it, told without reading it."""
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse(text: str) -> Json:
-    """The value of `text`; `ValueError` where it is not JSON (NaN and Infinity are not) or nested beyond all reason."""
+    """The value of `text`; `ValueError` where it is not JSON (NaN and Infinity are not) or nested beyond all reason.
+
+    Lone surrogates, which the fast reader refuses, are read the slow way.
+    """
+    try:
+        return _opened(bytes(_RAW.decode(text)))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _parsed(text)
+
+
+def _stays(data: bytes, step: Step, depth: int) -> bool:
+    """Whether a value is so small that no part of it can be cut; without escapes it needs none read either."""
+    if len(data) > min(step.characters + UNCUT_CHARACTERS, 2 * step.items) or b"\\" in data:
+        return False
+    return depth + data.count(b"[") + data.count(b"{") < DEPTH
+
+
+def _opened(data: bytes) -> Json:
+    """One level of a value."""
+    match data[:1]:
+        case b"{":
+            return dict[str, Json](_OBJECT.decode(data))
+        case b"[":
+            return list[Json](_ARRAY.decode(data))
+        case b'"':
+            return _TEXT.decode(data)
+        case _:
+            return Number(data.decode())
+
+
+def _parsed(text: str) -> Json:
     try:
         value: Json = _decoded(text)
     except RecursionError as error:
@@ -60,7 +110,23 @@ def render(value: Json, level: int, fate: str = LOST) -> str:
     return "".join(_pieces(value, LADDER[level]._replace(fate=fate), 0))
 
 
+def is_longer(value: Json, level: int, characters: int) -> bool:
+    """Whether `render` would give more than so many characters; it is not rendered further than that."""
+    left = characters
+    for piece in _pieces(value, LADDER[level], 0):
+        left -= len(piece)
+        if left < 0:
+            return True
+    return False
+
+
 def _pieces(value: Json, step: Step, depth: int) -> Iterator[str]:
+    if isinstance(value, msgspec.Raw):
+        data = bytes(value)
+        if _stays(data, step, depth):
+            yield msgspec.json.format(data, indent=-1).decode()
+            return
+        value = _opened(data)
     match value:
         case Number():
             yield value
@@ -108,7 +174,7 @@ def _kept(value: list[Json], step: Step) -> Iterator[Json]:
 
 def _shortened(value: str, step: Step) -> str:
     characters = step.characters
-    if len(value) <= characters + 64:
+    if len(value) <= characters + UNCUT_CHARACTERS:
         return value
     start, stop = boundary(value, 2 * characters // 3), boundary(value, len(value) - characters // 3)
     return f"{value[:start]}[kvgate: {stop - start} characters left out, {step.fate}]{value[stop:]}"

@@ -31,6 +31,7 @@ from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.summary import NO_RECORDS, Summary, Wanted
 from policies.trim_search import Count
 from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
+from policies.trimmed_text import Render, render
 
 THRASH_TURNS = 3
 """A window that moves again within so many turns frees too little, or its marks lie too close together."""
@@ -85,6 +86,7 @@ class _State:
     automatic: Repair | None
     keeping: Keeping
     records: Mapping[bytes, str]
+    rendered: Render
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def plan(
     automatic: Repair | None = None,
     keeping: Keeping = NOTHING,
     records: Mapping[bytes, str] = NO_RECORDS,
+    rendered: Render = render,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
 
@@ -120,10 +123,10 @@ def plan(
     used `idle_seconds` ago; `reply_tokens` were asked for (`max_tokens`; None: no bound). With `pricing` (economic) a
     step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide. `automatic` is
     what must be repaired in any case, whatever is remembered. Originals are named as far as `keeping` allows; without
-    it none is. `records` are those of older turns, by their names.
+    it none is. `records` are those of older turns, by their names; `rendered` carries a trim out that was made before.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
-    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records)
+    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records, rendered)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
     lane = _lane(conversation, enforced, before.enforced, state)
     refusal = _refusal(enforced, lane.draft.total_tokens, reply_tokens)
@@ -225,7 +228,7 @@ def _lane(conversation: Conversation, policies: Sequence[Policy], in_force: InFo
     if state.automatic is not None:
         standing = (*standing, state.automatic)
     frame = framed(conversation, standing)
-    before = draft = replayed(frame, in_force, state.known, state.cold, state.keeping, state.records)
+    before = draft = replayed(frame, in_force, state.known, state.cold, state.keeping, state.records, state.rendered)
     limit = _limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):
         spoken = _spoken(replace(draft, dues=()), policies, limit, state)

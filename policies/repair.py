@@ -59,13 +59,15 @@ class Repair(BaseModel):
 def _texts(conversation: Conversation, untouched: Container[int]) -> Iterator[ReplaceText]:
     """Lone surrogates, where a text is still sent as it came."""
     for at, message in enumerate(conversation.messages):
+        if message.text.isascii():
+            continue
         if at not in untouched and not message.media and (clean := whole(message.text)) is not message.text:
             yield ReplaceText("repair", at, message.digest, clean, 0)
 
 
 def _arguments(conversation: Conversation, untouched: frozenset[int]) -> Iterator[ReplaceArguments]:
     for at, message in enumerate(conversation.messages):
-        if at in untouched:
+        if not message.calls or at in untouched:
             continue
         for number, call in enumerate(message.calls):
             if (sent := mended(call.arguments)) != call.arguments:
@@ -81,6 +83,8 @@ def _answers(conversation: Conversation) -> Iterator[InsertAnswer]:
     """An answer to each call that has none, behind the answers that follow the message directly."""
     messages = conversation.messages
     for group in conversation.groups():
+        if len(messages[group[0]].calls) == 1 < len(group):
+            continue  # what is in a group answers a call of it
         caller, answers = group[0], set(group[1:])
         answered = {(messages[at].answers or "").strip() for at in answers}
         missing = {call.id.strip(): call.id for call in messages[caller].calls if call.id.strip() not in answered}
@@ -98,6 +102,8 @@ def _orphans(conversation: Conversation, answered_now: Container[int]) -> frozen
     """Answers to no call that can go; behind the messages `answered_now` stands an answer that is added."""
     messages = conversation.messages
     grouped = {at for group in conversation.groups() for at in group}
+    if all(at in grouped for at, message in enumerate(messages) if message.role == "tool"):
+        return frozenset()
     last_answer = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1)
     found: set[int] = set()
     run: list[int] = []

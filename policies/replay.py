@@ -15,7 +15,7 @@ from policies.keeping import NOTHING, Keeping
 from policies.memory import Cut, InForce, Recorded, Trim
 from policies.summary import NO_RECORDS, Ahead, facts, summarized
 from policies.trimmed import Trimmed
-from policies.trimmed_text import render
+from policies.trimmed_text import Render, render
 
 
 def replayed(
@@ -25,6 +25,7 @@ def replayed(
     cold: bool,
     keeping: Keeping = NOTHING,
     records: Mapping[bytes, str] = NO_RECORDS,
+    rendered: Render = render,
 ) -> Draft:
     """A draft with the edits in force, as far as they concern this conversation; `records` are by name."""
     draft = Draft(frame, known, cold, step="cold" if cold else "")
@@ -38,7 +39,8 @@ def replayed(
         draft = draft.with_cut(max(allowed, default=0), in_force.cut.policy)
     if in_force.cleared and _holds(frame, in_force.cleared):
         draft = draft.with_cleared(in_force.cleared.at)
-    return _with_trims(draft, [_held(trim, keeping) for trim in in_force.trims]) if in_force.trims else draft
+    trims = [_held(trim, keeping) for trim in in_force.trims]
+    return _with_trims(draft, trims, rendered) if trims else draft
 
 
 def _held(trim: Trim, keeping: Keeping) -> Trim:
@@ -69,7 +71,7 @@ def _cover(frame: Frame, recorded: Recorded) -> Cover | None:
     return found if found and frame.cover_digests[found.stop] == recorded.prefix else None
 
 
-def _with_trims(draft: Draft, trims: Sequence[Trim]) -> Draft:
+def _with_trims(draft: Draft, trims: Sequence[Trim], rendered: Render) -> Draft:
     """A pointer is made again only while there is something to point to."""
     texts = {trim.digest: trim for trim in trims if trim.form != "same"}
     pointers = {trim.digest: trim for trim in trims if trim.form == "same"}
@@ -78,7 +80,7 @@ def _with_trims(draft: Draft, trims: Sequence[Trim]) -> Draft:
     copies: dict[int, Copy] = {}
     for at, message in enumerate(draft.messages):
         trim = pointers[message.digest] if at in copied else texts.get(message.digest)
-        if trim is None or not draft.keeps(at) or (again := _again(message.text, trim)) is None:
+        if trim is None or not draft.keeps(at) or (again := _again(message.text, trim, rendered)) is None:
             continue
         if at in copied:
             copies[at] = Copy(copied[at], again)
@@ -100,9 +102,9 @@ def _copied(draft: Draft, pointers: Container[bytes], texts: Mapping[bytes, Trim
             latest[key] = at
 
 
-def _again(text: str, trim: Trim) -> Trimmed | None:
+def _again(text: str, trim: Trim, rendered: Render) -> Trimmed | None:
     try:
-        return Trimmed(trim, render(text, trim), again=True)
+        return Trimmed(trim, rendered(text, trim), again=True)
     except ValueError:
         # JSON nested so deep that it parsed with a little more stack then than there is now: it is trimmed anew.
         return None

@@ -36,6 +36,8 @@ def boundary(text: str, at: int) -> int:
     """
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
+    if text.isascii():
+        return at - (text[at - 1] == "\r" and text[at] == "\n")
     floor = max(0, (at // LOOK_BACK - 1) * LOOK_BACK)
     sure = _SURE_START.search(text, floor, at)
     border = sure.start() if sure else floor
@@ -54,6 +56,10 @@ def error_lines(text: str) -> tuple[Span, ...]:
 
 
 def _error_lines(text: str) -> Iterator[Span]:
+    if text.isascii():
+        small = text.lower()
+        if not any(word in small for word in (*_FAILURES, *_REFUSALS)):
+            return
     present = [word for word in ERROR_WORDS if word in text]
     pattern = re.compile("|".join(present))
     at = 0

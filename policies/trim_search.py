@@ -4,6 +4,7 @@ Rule: what is counted is what would be sent, so the answer is exact; a bounded n
 long as the budget, never of the original.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,19 +53,38 @@ def fit(message: Message, budget: int, head_share: float, count: Count, handle: 
 
 
 def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Count, handle: str) -> Fit | None:
-    """The first step of the ladder that fits, by halving (a later step keeps less)."""
+    """The first step of the ladder that fits; a later step keeps less.
+
+    Steps are first looked for by length, by how dense the text was that was counted last; so few are counted.
+    """
     found: Fit | None = None
+    density = message.tokens / len(message.text)
     low, high = 0, len(json_ladder.LADDER)
-    while low < high:
-        level = (low + high) // 2
-        trim = _trim(message, "json", level=level, handle=handle if level else "")
+    for guess in (True, True, *[False] * high):
+        if low >= high:
+            break
+        room = int(budget / density)
+        level = _level(value, low, high, room) if guess else (low + high) // 2
+        if level == high and found is not None:
+            break
+        trim = _of_level(message, min(level, high - 1), handle)
         text = whole(shorter_json(value, trim))
         tokens = count(text) if len(text) <= budget * TOKEN_CHARACTERS else budget + 1
+        density = tokens / len(text)
         if tokens <= budget:
-            found, high = Fit(trim, text, tokens), level
+            found, high = Fit(trim, text, tokens), trim.level
         else:
-            low = level + 1
+            low = trim.level + 1
     return found
+
+
+def _level(value: json_ladder.Json, low: int, high: int, characters: int) -> int:
+    """The first step from `low` on with no more than so many characters; `high` where none before has."""
+    return low + bisect_left(range(low, high), True, key=lambda at: not json_ladder.is_longer(value, at, characters))
+
+
+def _of_level(message: Message, level: int, handle: str) -> Trim:
+    return _trim(message, "json", level=level, handle=handle if level else "")
 
 
 def _fit_excerpt(message: Message, form: Form, budget: int, head_share: float, count: Count, handle: str) -> Fit | None:

@@ -60,7 +60,8 @@ class TrimToolOutput(BaseModel):
 
     def revise(self, draft: Draft, count: Count, keeping: Keeping = NOTHING) -> Draft:
         """`draft` with the outputs trimmed that have just arrived; those sent before wait for a step."""
-        long = [at for at in range(self._border(draft)) if self._is_long(draft, at)]
+        border = self._border(draft)
+        long = [at for at in draft.frame.conversation.outputs if at < border and self._is_long(draft, at)]
         arrived = [at for at in long if not self._by_age and draft.is_free(at)]
         draft = draft.with_trims(self._trims(draft, arrived, count, keeping))
         sent = [at for at in long if self._by_age or not draft.is_free(at)]
@@ -95,9 +96,9 @@ class TrimToolOutput(BaseModel):
         return border
 
     def _is_long(self, draft: Draft, at: int) -> bool:
+        """Of text alone: an image's place between texts could not be kept by one text, so such outputs stay whole."""
         message = draft.messages[at]
-        # An image's place between texts could not be kept by one text, so such outputs stay whole.
-        if message.role != "tool" or message.media or draft.output_tokens(at) <= self.max_tokens:
+        if message.tokens <= self.max_tokens or draft.output_tokens(at) <= self.max_tokens:
             return False
         return draft.keeps(at) and at not in draft.frame.untouched and self.tools.cover(message.name or "")
 

@@ -6,11 +6,15 @@ never leaves.
 """
 
 import json
+from collections.abc import Callable
 
 from policies import json_ladder
 from policies.folding import folded
 from policies.memory import Trim
 from policies.text_spans import boundary
+
+Render = Callable[[str, Trim], str]
+"""How a trim is carried out: `render`, or one that remembers what came of it."""
 
 ORIGINAL = "kvgate_original"
 KEPT = "kept"
@@ -85,6 +89,8 @@ def _spliced(text: str, trim: Trim) -> str:
 
 def whole(text: str) -> str:
     """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

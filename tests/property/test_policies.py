@@ -172,7 +172,7 @@ def test_a_plan_breaks_no_invariant_and_meets_the_limit_or_refuses(
     counter = Counter()
     done = plan(talk, policies, EMPTY, counter, idle_seconds=idle, pricing=prices, cold=cold)
     long = sum(message.role == "tool" and message.tokens > 64 for message in talk.messages)
-    assert counter.calls <= 24 * len(policies) * long
+    assert counter.calls <= 24 * len(policies) * (long + 1)  # one for a record of older turns
     assert done == plan(talk, policies, EMPTY, count, idle_seconds=idle, pricing=prices, cold=cold)
     if isinstance(done, Refuse):
         assert done.limit_tokens == min(limits(policies)) < done.tokens

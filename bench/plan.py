@@ -1,0 +1,120 @@
+"""How long step 4 takes: one conversation planned by all policies, cold and with its edits known.
+
+Rule: pure planning, without a server. Cold: nothing was planned before; the messages' own counts are known, as they are
+counted once and off the loop where they are many, and what shortening counts is counted here with the real tokenizer.
+The best of several rounds, for a busy machine only ever adds.
+
+    python -m bench.plan
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import xxhash
+
+from gateway.rendered import Rendered
+from gateway.tokens import counter
+from policies.cap_context import CapContext
+from policies.clear_old_reasoning import ClearOldReasoning
+from policies.conversation import Conversation, Message, ToolCall
+from policies.dedupe_tool_output import DedupeToolOutput
+from policies.keep_recent_turns import KeepRecentTurns
+from policies.memory import EMPTY
+from policies.plan import Plan, plan
+from policies.policy import Policy
+from policies.repair import Repair
+from policies.strip import Strip
+from policies.trim_tool_output import TrimToolOutput
+
+POLICIES: Final[tuple[Policy, ...]] = (
+    Strip(),
+    Repair(),
+    DedupeToolOutput(),
+    TrimToolOutput(max_tokens=2_000),
+    ClearOldReasoning(),
+    KeepRecentTurns(high_water_tokens=800_000),
+    CapContext(limit_tokens=1_000_000),
+)
+SIZES: Final = ((200, 0, "log"), (200, 20, "log"), (200, 20, "json"), (2_000, 0, "log"), (2_000, 20, "log"))
+"""Messages, how many of them are long outputs (30 kB), and of what kind."""
+ROUNDS: Final = 15
+TURN: Final = 4
+
+
+def output(kind: str, number: int) -> str:
+    """Some 30 kB that no other output repeats."""
+    if kind == "json":
+        rows = range(440)
+        return json.dumps(
+            [{"id": row, "name": f"item {row}-{number}", "price": row * 1.25, "on": True} for row in rows]
+        )
+    times = ((row % 60, row % 7) for row in range(350))
+    return "\n".join(
+        f"10:{a:02}:{b:02} INFO worker-{b} processed item {a}-{number} in {a * 7 % 97} ms" for a, b in times
+    )
+
+
+def conversation(messages: int, long: int, kind: str, count: Callable[[str], int]) -> Conversation:
+    """An agent's session: a system prompt, then turns of four messages; `long` of the outputs are long."""
+
+    def made(role: str, text: str, **more: object) -> Message:
+        name = xxhash.xxh3_128_digest(f"{len(found)} {text}".encode())
+        return Message(role, name, count(text) + 4, text, **more)  # type: ignore[arg-type]
+
+    found: list[Message] = []
+    found.append(made("system", "Be careful and brief. " * 20))
+    every = max(1, messages // TURN // long) if long else 0
+    for number in range(messages // TURN):
+        is_long = every and number % every == 0 and number // every < long
+        call = ToolCall(f"c{number}", "read", json.dumps({"path": f"a{number}"}))
+        found.append(made("user", f"Step {number}: look at it and say what is wrong. " * 5))
+        found.append(made("assistant", "", calls=(call,)))
+        text = output(kind, number) if is_long else f"result {number} is fine, nothing to see\n" * 6
+        found.append(made("tool", text, answers=call.id, name="read"))
+        found.append(made("assistant", f"It is fine, step {number} is done. " * 10))
+    return Conversation((*found[: messages - 1], made("user", "And now?")))
+
+
+def best_ms(work: Callable[[], object]) -> float:
+    """The shortest of the rounds."""
+    return min(timed(work) for _ in range(ROUNDS)) * 1e3
+
+
+def timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def rows() -> Iterator[str]:
+    """The table, line by line."""
+    count = counter()
+    yield "| messages | long outputs | edits | cold, ms | of it counting, ms | known, ms |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for messages, long, kind in SIZES:
+        talk = conversation(messages, long, kind, count)
+        counted: list[str] = []
+
+        def noting(text: str, counted: list[str] = counted) -> int:
+            counted.append(text)
+            return count(text)
+
+        def fresh(talk: Conversation = talk) -> Conversation:
+            return Conversation(talk.messages, talk.overhead_tokens)
+
+        done = plan(fresh(), POLICIES, EMPTY, noting)
+        assert isinstance(done, Plan)
+        rendered, memory, known = Rendered(), done.memory, len(talk.messages) - 2
+        cold = best_ms(lambda: plan(fresh(), POLICIES, EMPTY, count))
+        counting = best_ms(lambda: [count(text) for text in counted])  # noqa: B023
+        again = best_ms(
+            lambda: plan(fresh(), POLICIES, memory, count, known_messages=known, rendered=rendered)  # noqa: B023
+        )
+        what = f"{long} of {kind}" if long else "none"
+        yield f"| {messages} | {what} | {len(done.edits)} | {cold:.2f} | {counting:.2f} | {again:.2f} |"
+
+
+if __name__ == "__main__":
+    print(*rows(), sep="\n")
