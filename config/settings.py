@@ -49,6 +49,12 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_seconds: Duration = 30.0
 
+    @property
+    def worker(self) -> int:
+        """Which of the workers this process is, by the socket that its supervisor gave it."""
+        name = "" if self.admin_socket is None else self.admin_socket.stem
+        return int(name) if name.isdecimal() else 0
+
 
 def from_environment() -> Settings:
     """The settings of this process. Raises `ConfigError` with every variable that is wrong; no value is repeated."""

@@ -108,7 +108,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         secret, roster = secret_of(settings), Roster(settings.tenants_trust_seconds)
         following = Following(TenantBook(store), roster, secret)
         await following.look()
-        configuring = Configuring(secret, metrics, background, settings.workers, roster)
+        configuring = Configuring(secret, metrics, background, settings.workers, roster, settings.worker)
         gateway = Gateway(metrics, store, configuring, await first_snapshot(configuring, config), background, vault)
         ends.push_async_callback(gateway.close_pools)
         forecast = Forecast()

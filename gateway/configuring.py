@@ -30,13 +30,20 @@ RETIRE_SECONDS: Final = 0.5
 class Configuring:
     """Makes snapshots. `secret` is the deployment's; `background` outlives every one of them.
 
-    Each of `workers` like this one has its share of a replica's slots. `roster`: what the store knows of tenants.
+    Each of `workers` has its share of a replica's slots; this one is number `worker`. `roster`: what the store knows of
+    tenants.
     """
 
     def __init__(
-        self, secret: bytes, metrics: Metrics, background: Tasks, workers: int = 1, roster: Roster | None = None
+        self,
+        secret: bytes,
+        metrics: Metrics,
+        background: Tasks,
+        workers: int = 1,
+        roster: Roster | None = None,
+        worker: int = 0,
     ) -> None:
-        self._workers = workers
+        self._workers, self._worker = workers, worker
         self._roster = roster
         self._secret = secret
         self._metrics = metrics
@@ -78,7 +85,13 @@ class Configuring:
 
     def _new_pool(self, config: Config, name: str) -> ServedPool:
         return ServedPool(
-            config.pools[name], config.routing, monotonic, os.environ, self._workers, self._background.on_failure
+            config.pools[name],
+            config.routing,
+            monotonic,
+            os.environ,
+            self._workers,
+            self._background.on_failure,
+            self._worker,
         )
 
 

@@ -44,6 +44,7 @@ class ServedPool:
         environ: Mapping[str, str],
         workers: int = 1,
         on_failure: OnFailure | None = None,
+        worker: int = 0,
     ) -> None:
         self.settings = settings
         self.name = settings.name
@@ -51,7 +52,7 @@ class ServedPool:
         self.retries = RetryBudget()
         self.features = settings.features
         self.engine = ENGINES[settings.engine]
-        slots = max(1, settings.max_concurrent // workers)
+        slots = share(settings.max_concurrent, workers, worker)
         phase: Phase | None = None if settings.phase == "any" else settings.phase
         self.pool = Pool(
             settings.name,
@@ -99,6 +100,11 @@ class ServedPool:
             return head.status, await exchange.body()
         finally:
             exchange.abort()  # does nothing to one that ended
+
+
+def share(slots: int, workers: int, worker: int) -> int:
+    """A worker's part of a replica's slots: all of them together have just these, but each one at least."""
+    return max(1, slots // workers + (worker < slots % workers))
 
 
 def engine_key(settings: pools.Pool, environ: Mapping[str, str]) -> str | None:

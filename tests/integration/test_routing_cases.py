@@ -180,6 +180,23 @@ async def test_an_engine_that_answers_but_no_longer_tells_how_it_is_comes_last(v
         assert await running.metric("kvgate_replica_work_seconds", replica="one") == 0
 
 
+async def test_one_budget_of_attempts_for_all_pools_of_a_model(valkey: EmbeddedServer) -> None:
+    """A chain of fallbacks began its retries anew at each link: 75 calls in 14 seconds elsewhere."""
+
+    def change(data: dict[str, Any]) -> None:
+        data["routing"]["attempts"] = 3
+        for name in ("any", "prefill", "decode"):
+            data["pools"][name]["phase"] = name
+
+    fails = answers(reply(500, b"{}"))
+    async with upstream(fails) as one, upstream(fails) as two, upstream(fails) as three:
+        urls = {"any": {"one": one.url}, "prefill": {"two": two.url}, "decode": {"three": three.url}}
+        async with gateway(urls, valkey.url, change) as running:
+            assert (await running.chat()).status_code == 502
+            assert sum(len(each.requests) for each in (one, two, three)) <= 3
+            await running.nothing_left()
+
+
 async def test_a_stream_is_not_played_again_after_its_first_byte(valkey: EmbeddedServer) -> None:
     async def breaks(peer: Peer) -> None:
         await peer.send(CHUNKED, chunk(frame("one")))

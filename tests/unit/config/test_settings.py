@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.problems import ConfigError
-from config.settings import PREFIX, from_environment
+from config.settings import PREFIX, Settings, from_environment
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +62,10 @@ def test_an_admin_token_that_opens_too_easily_is_refused_and_not_repeated(
     with pytest.raises(ConfigError, match=r"KVGATE_ADMIN_TOKEN: .*16") as caught:
         from_environment()
     assert "too-short" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("socket", "worker"), [(None, 0), ("/data/workers/0.sock", 0), ("/data/workers/17.sock", 17), ("/tmp/x.sock", 0)]
+)
+def test_a_worker_knows_its_number_by_its_socket(socket: str | None, worker: int) -> None:
+    assert Settings(admin_socket=None if socket is None else Path(socket)).worker == worker

@@ -7,7 +7,7 @@ import pytest
 from backends.demand import Demand
 from backends.pool import Lease
 from gateway.clock import monotonic
-from gateway.pools import ServedPool
+from gateway.pools import ServedPool, share
 from tests.unit.gateway.engines import engines, whole
 from tests.unit.gateway.samples import config
 
@@ -15,10 +15,12 @@ ENVIRON = {"ENGINE_KEY": "engine-secret"}
 WANTED = Demand(1.0, 1.0, 10, 10, None, None, "demo", 0.0)
 
 
-def pool(port: int = 9, environ: Mapping[str, str] = ENVIRON, workers: int = 1, **fields: object) -> ServedPool:
+def pool(
+    port: int = 9, environ: Mapping[str, str] = ENVIRON, workers: int = 1, worker: int = 0, **fields: object
+) -> ServedPool:
     main = {"models": ["demo"], "hardware": "h100-sxm", "replicas": [f"http://127.0.0.1:{port}"]} | fields
     loaded = config(("pools/main", main))
-    return ServedPool(loaded.pools["main"], loaded.routing, monotonic, environ, workers)
+    return ServedPool(loaded.pools["main"], loaded.routing, monotonic, environ, workers, worker=worker)
 
 
 async def test_an_engine_sees_the_pools_own_key() -> None:
@@ -46,12 +48,18 @@ def test_a_key_that_is_not_set_is_a_start_error(environ: dict[str, str]) -> None
         pool(environ=environ, engine_key="env:ENGINE_KEY")
 
 
-@pytest.mark.parametrize(("workers", "slots"), [(1, 5), (2, 2), (9, 1)])
-async def test_workers_share_a_replicas_slots(workers: int, slots: int) -> None:
-    served = pool(workers=workers, max_concurrent=5)
+@pytest.mark.parametrize(("workers", "worker", "slots"), [(1, 0, 5), (2, 0, 3), (2, 1, 2), (9, 8, 1)])
+async def test_workers_share_a_replicas_slots(workers: int, worker: int, slots: int) -> None:
+    served = pool(workers=workers, worker=worker, max_concurrent=5)
     for _ in range(slots):
         assert isinstance(await served.pool.lease(WANTED, deadline=0.0), Lease)
     assert not isinstance(await served.pool.lease(WANTED, deadline=0.0), Lease)
+
+
+@pytest.mark.parametrize("slots", [4, 5, 63, 64])
+def test_all_workers_together_have_just_the_slots_of_a_replica(slots: int) -> None:
+    for workers in range(1, slots + 1):
+        assert sum(share(slots, workers, worker) for worker in range(workers)) == slots
 
 
 @pytest.mark.parametrize(("phase", "expected"), [("any", None), ("prefill", "prefill"), ("decode", "decode")])
