@@ -6,8 +6,9 @@ notices and stops generating).
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+import msgspec
 
 Sink = Callable[[bytes], None]
 Reason = Literal["unreachable", "timeout", "broken", "aborted"]
@@ -24,15 +25,17 @@ class UpstreamFailed(Exception):
         self.stale = stale
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """Status and headers of an answer; header names are lower case."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
 
     def get(self, name: bytes) -> bytes | None:
-        return next((value for key, value in self.headers if key == name), None)
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
 
 
 class Line(Protocol):

@@ -4,7 +4,6 @@ Rule: numbers and names only, no text of a request. A record is a JSON array, so
 small; fields are only ever added at its end, and `version` says what they mean.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
@@ -39,8 +38,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     money_nanos: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """Records on their way into the stream `stream`, which keeps about `keep` of them."""
 
     stream: str

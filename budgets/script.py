@@ -11,15 +11,20 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Generic, Protocol, TypeVar, cast
 
+import msgspec
+
 Argument = str | bytes | int
 T = TypeVar("T")
 Read = TypeVar("Read", covariant=True)
 U = TypeVar("U")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Script:
-    """`name` for people, `source` for the server's first run, `sha1` for all later ones."""
+    """`name` for people, `source` for the server's first run, `sha1` for all later ones.
+
+    The same only as itself: two of them are looked up together for nearly every call, and that must not read them.
+    """
 
     name: str
     source: str = field(repr=False)
@@ -36,8 +41,7 @@ class Script:
         return cls(name, "\n".join([(files(package) / "lua" / f"{part}.lua").read_text("utf-8") for part in parts]))
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Generic[Read]):
+class Step(msgspec.Struct, Generic[Read], frozen=True):
     """One run of a script: what it is given, and what its reply means."""
 
     script: Script

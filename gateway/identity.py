@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import xxhash
 
 from config.tiers import IDENTITY, IdentitySource
@@ -39,8 +40,7 @@ class SessionHints:
 NO_HINTS = SessionHints()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
+class SessionKey(msgspec.Struct, frozen=True):
     """`id`: at most 64 characters, none of them special in a key or a header. `source`: where it was found."""
 
     id: str
