@@ -17,6 +17,8 @@ from gateway.tenant_book import NOTHING_KNOWN, News, TenantBook
 from gateway.tenant_record import StoredTenant
 
 LOOK_EVERY_SECONDS: Final = 0.4
+AT_ONCE: Final = 200
+"""Tenants that are taken up in one turn of the event loop."""
 
 
 class Roster:
@@ -53,6 +55,11 @@ class Roster:
         """The store did not answer."""
         self.current = False
 
+    def doubt(self) -> None:
+        """What was told may not have been taken in as a whole: read everything again."""
+        self.lost()
+        self.known = NOTHING_KNOWN
+
 
 class Following:
     """Keeps a roster up to date."""
@@ -64,11 +71,17 @@ class Following:
         self._warned_of = ""
 
     async def follow(self, changed: Callable[[Sequence[str]], None]) -> None:
-        """Until cancelled. `changed(names)` hears of every tenant that is another now."""
+        """Until cancelled. `changed(names)` hears of every tenant that is another now, of some at a time."""
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
-            if names := await self.look():
-                changed(names)
+            try:
+                names = await self.look()
+                for at in range(0, len(names), AT_ONCE):
+                    changed(names[at : at + AT_ONCE])
+                    await asyncio.sleep(0)
+            except Exception as defect:  # noqa: BLE001 - a defect must not end the watch over revoked keys
+                self._roster.doubt()
+                self._say_once(f"what the store tells of tenants cannot be taken in: {type(defect).__name__}")
 
     async def look(self) -> Sequence[str]:
         """Ask the store once; the tenants that changed. One that is away changes nothing but how old the state is."""

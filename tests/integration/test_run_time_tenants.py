@@ -162,14 +162,20 @@ async def test_a_reload_of_the_file_keeps_the_store_s_tenants(pair: tuple[House,
     assert await statuses(running, KEY) == 200
 
 
-async def test_while_the_store_is_away_known_keys_go_on(valkey: EmbeddedServer) -> None:
+async def test_while_the_store_is_away_known_keys_go_on_and_what_was_revoked_is_seen_on_its_return(
+    valkey: EmbeddedServer, store: Store
+) -> None:
     async with store_proxy(valkey.url) as proxy, house(proxy.url, change=limited) as running:
-        key = await desk(running.gateway.store).create_key("acme", "second")
+        key = await desk(store).create_key("acme", "second")
         await answered(running, key, 200)
         proxy.away()
         await answered(running, PREFIX + "x" * 43, 503)  # it may have been made meanwhile
         assert await statuses(running, key) == 200
         assert await statuses(running, "sk-unknown-to-all") == 401
+        await desk(store).delete_key("acme", "second")
+        assert await statuses(running, key) == 200, "it cannot know"
+        proxy.back()
+        await answered(running, key, 401)
 
 
 async def test_no_key_stands_anywhere_in_the_store(pair: tuple[House, House]) -> None:
@@ -191,3 +197,35 @@ async def test_no_key_stands_anywhere_in_the_store(pair: tuple[House, House]) ->
             assert key[len(PREFIX) :].encode() not in dump
     for key in keys:
         assert key[len(PREFIX) :] not in told
+
+
+async def test_a_store_that_was_emptied_or_replaced_is_read_as_a_whole(pair: tuple[House, House]) -> None:
+    running, store = pair[0], pair[0].gateway.store
+    key = await desk(store).create_key("acme", "second")
+    await answered(running, key, 200)
+    await store.command("FLUSHALL")
+    await answered(running, key, 401)
+    await desk(store).create("beta", {"tier": "small"})
+    other = await desk(store).create_key("beta", "laptop")
+    await answered(running, other, 200)
+
+
+async def test_operators_who_change_one_tenant_at_once_lose_nothing(store: Store) -> None:
+    await desk(store).create("beta", {"tier": "small"})
+    async with asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(desk(store).create_key("beta", f"key-{number}"))
+    told = await desk(store).tenant("beta")
+    assert isinstance(told["keys"], list)
+    assert sorted(key["name"] for key in told["keys"]) == [f"key-{number}" for number in range(4)]
+    assert len(await desk(store).changes("beta")) == 5
+
+
+async def test_garbage_in_the_store_does_not_end_the_watch_over_keys(pair: tuple[House, House]) -> None:
+    running, store = pair[0], pair[0].gateway.store
+    key = await desk(store).create_key("acme", "second")
+    await answered(running, key, 200)
+    await store.command("XADD", CHANGES, "*", "tenant", b"\xff\xfe")
+    await store.command("HSET", BOOK, b"\xff\xfe", b"\x00")
+    await desk(store).switch_key("acme", "second", False)
+    await answered(running, key, 401)

@@ -23,6 +23,8 @@ from gateway import embedded
 from gateway.digests import Chain
 from gateway.sessions import Progress, SessionLimits, Sessions
 from gateway.store import Script, Store, StoreUnavailable
+from gateway.tenant_book import Found, Note, TenantBook
+from gateway.tenant_record import StoredTenant
 from tests.integration.test_store import ECHO, connected, pid_of
 
 COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
@@ -176,6 +178,15 @@ async def test_a_cluster_gets_every_key_where_it_belongs(cluster: Cluster) -> No
         assert await asyncio.gather(*(store.run(COUNT, [key], [n]) for n, key in enumerate(keys))) == list(range(60))
         assert [await store.command("GET", key, key=key) for key in keys] == [str(n).encode() for n in range(60)]
         assert {(await cluster.owner_and_other(key))[0] for key in keys} == {0, 1, 2}
+
+
+async def test_the_book_of_tenants_lies_on_one_server_of_a_cluster(cluster: Cluster) -> None:
+    async with connected(cluster.url) as store:
+        book = TenantBook(store)
+        assert await book.put("beta", Found(None), StoredTenant("beta"), Note("ann", "cli", "tenant created", {}), "m")
+        told = await book.news("")
+        assert told.changed == {"beta": StoredTenant("beta")} and (await book.news(told.last)).changed == {}
+        assert [entry.tenant for entry in await book.changes()] == ["beta"]
 
 
 async def test_a_slot_that_moved_is_followed_and_remembered(cluster: Cluster) -> None:
