@@ -20,12 +20,13 @@ import typer
 from config import load as loading
 from config.model import Config
 from config.settings import Settings
-from gateway import cli_explain, cli_keys, cli_limits, cli_tenants, explain, parquet, usage_report
+from gateway import cli_explain, cli_keys, cli_limits, cli_tenants, explain, parquet, store_tenants, usage_report
 from gateway import demo as demonstration
 from gateway.app import Gateway, running, using
 from gateway.command import File, configuration, content, process_settings, run, stop
 from gateway.errors import Fault
 from gateway.logs import configure
+from gateway.payers import payers
 from gateway.reloading import Reloading
 from gateway.supervisor import PARENT_PIPE, supervising
 from gateway.usage_report import COLUMNS, Row
@@ -82,9 +83,14 @@ def demo(
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(help="The configuration file.")]) -> None:
+def check(
+    file: Annotated[Path, typer.Argument(help="The configuration file.")],
+    store: Annotated[bool, typer.Option("--store", help="Check the tenants of the store against it too.")] = False,
+) -> None:
     """Check a configuration file; every problem with its place and its mend."""
     loaded = configuration(file)
+    if store:
+        typer.echo(f"the store: right. {store_tenants.check(loaded)} tenants.")
     counts = (len(loaded.models), len(loaded.pools), len(loaded.tiers), len(loaded.tenants))
     typer.echo("{}: right. {} models, {} pools, {} tiers, {} tenants.".format(file, *counts))
 
@@ -102,10 +108,10 @@ def plan(
     config: File = Path("kvgate.yaml"),
 ) -> None:
     """Show the edits that a request would get. Nothing is sent, nothing is stored."""
-    loaded = configuration(config)
-    body = content(request)
+    loaded, body = configuration(config), content(request)
+    may = store_tenants.holding(loaded, tenant)
     try:
-        typer.echo(asyncio.run(explain.edits(loaded, tenant, body)))
+        typer.echo(asyncio.run(explain.edits(loaded, tenant, body, may)))
     except Fault as fault:
         stop(fault.message)
 
@@ -126,8 +132,6 @@ def usage(
     settings, loaded = process_settings(), configuration(config)
     if form == "parquet" and output is None:
         stop("--format parquet needs --output FILE: it is no text")
-    if tenant is not None and tenant not in loaded.tenants:
-        stop(f"there is no tenant {tenant!r}; known: {', '.join(loaded.tenants) or 'none'}")
     columns = [name for name in COLUMNS if name in by.split(",")]
     if unknown := {name for name in by.split(",") if name} - {*columns}:
         stop(f"--by {', '.join(sorted(unknown))}: choose from {', '.join(COLUMNS)}")
@@ -135,7 +139,11 @@ def usage(
     async def told() -> None:
         async with using(settings) as store:
             span = usage_report.Span.of_days(since, until)
-            rows = await usage_report.report(loaded, store, tenant, span, columns)
+            known = await payers(loaded, store)
+            if tenant is not None and tenant not in known:
+                stop(f"there is no tenant {tenant!r}; known: {', '.join(sorted(known)) or 'none'}")
+            asked = list(known.values()) if tenant is None else [known[tenant]]
+            rows = await usage_report.report(store, asked, span, columns)
         export(rows, form, output)
 
     run(told())

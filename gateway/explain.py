@@ -5,6 +5,7 @@ Rule: the same parsing, counting and planning as in the pipeline; only its last 
 
 import msgspec
 
+from config.effective import Effective
 from config.model import Config
 from gateway import digests
 from gateway.call import Call
@@ -24,12 +25,12 @@ from gateway.tenants import Caller
 from gateway.tokens import counter
 
 
-async def edits(config: Config, tenant: str, body: bytes) -> str:
-    """A report in lines. Raises a `Fault` where the request would be refused."""
-    if tenant not in config.tenants:
+async def edits(config: Config, tenant: str, body: bytes, may: Effective | None = None) -> str:
+    """A report in lines. Raises a `Fault` where the request would be refused. `may`: of a tenant of the store."""
+    if may is None and tenant not in config.tenants:
         known = ", ".join(config.tenants) or "none"
         raise InvalidRequest(f"There is no tenant {tenant!r}; known: {known}.")
-    caller = Caller("", config.effective(config.tenants[tenant]), b"")
+    caller = Caller("", config.effective(config.tenants[tenant]) if may is None else may, b"")
     dialect = dialect_of(body)
     call = dialect.parse(body)
     model = config.model_named(call.model)

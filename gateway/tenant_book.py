@@ -133,14 +133,14 @@ class TenantBook:
             raise OtherSecret
         return reply != 0
 
-    async def changes(self, tenant: str | None = None, most: int = 100) -> list[Entry]:
-        """The last changes, the newest first, of one tenant or of all."""
+    async def changes(self, tenant: str | None = None, most: int | None = 100) -> list[Entry]:
+        """The last changes, the newest first, of one tenant or of all; `most` None: every one."""
         found: list[Entry] = []
         end = "+"
         while page := cast("list[Any]", await self._command("XREVRANGE", CHANGES, end, "-", "COUNT", _PAGE)):
             entries = [_entry(id, fields) for id, fields in page]
             found += [entry for entry in entries if tenant in (None, entry.tenant)]
-            if len(found) >= most:
+            if most is not None and len(found) >= most:
                 break
             end = f"({entries[-1].id}"
         return found[:most]

@@ -18,6 +18,7 @@ from gateway.tenant_record import Boost, Secret, StoredKey, StoredTenant
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """As in the file."""
 MAX_TEXT: Final = 500
+DELETED: Final = "tenant deleted"
 
 
 class ChangeRefused(Exception):
@@ -73,7 +74,8 @@ def altered(record: StoredTenant, settings: dict[str, Any]) -> Change:
 
 def deleted(record: StoredTenant) -> Change:
     """No record: no tenant of the store, or nothing added to the file's."""
-    return Change(None, "tenant deleted", {"keys": [key.name for key in record.keys]})
+    organisation = (record.settings or {}).get("organisation")
+    return Change(None, DELETED, {"organisation": organisation, "keys": [key.name for key in record.keys]})
 
 
 def switched(record: StoredTenant, on: bool) -> Change:

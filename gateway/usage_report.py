@@ -16,8 +16,7 @@ from typing import Final, Literal, cast, get_args
 import msgspec
 
 from budgets.record import Record, decoded, stream_of
-from config.model import Config
-from config.tenants import Tenant
+from gateway.payers import Payer
 from gateway.store import Store
 
 Column = Literal["tenant", "key", "session", "model", "pool", "label", "outcome", "source", "day"]
@@ -71,7 +70,7 @@ class Settled:
         return cast("str", getattr(self.record, name))
 
 
-async def settled(store: Store, tenants: Sequence[Tenant], span: Span) -> AsyncIterator[Settled]:
+async def settled(store: Store, tenants: Sequence[Payer], span: Span) -> AsyncIterator[Settled]:
     """Every record of these tenants in a span, a tenant at a time, the oldest first."""
     for tenant in tenants:
         stream, first = stream_of(tenant.name, tenant.organisation), str(span.first_ms or "-")
@@ -128,9 +127,8 @@ def written(rows: Sequence[Row], form: Format) -> Iterator[str]:
         yield from (_line(row.values()) for row in rows)
 
 
-async def report(config: Config, store: Store, tenant: str | None, span: Span, by: Sequence[Column]) -> list[Row]:
-    """The rows of a report about one tenant or all of them; no columns: one row a call."""
-    tenants = list(config.tenants.values()) if tenant is None else [config.tenants[tenant]]
+async def report(store: Store, tenants: Sequence[Payer], span: Span, by: Sequence[Column]) -> list[Row]:
+    """The rows of a report about some tenants; no columns: one row a call."""
     calls = settled(store, tenants, span)
     return await summed(calls, by) if by else await single(calls)
 

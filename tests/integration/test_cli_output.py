@@ -51,14 +51,14 @@ def test_the_schema_is_json_and_knows_every_section() -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_a_plan_names_each_edit_and_shows_no_text(tmp_path: Path) -> None:
+def test_a_plan_names_each_edit_and_shows_what_it_changes(tmp_path: Path) -> None:
     result = plan(tmp_path, conversation(USER, CALL, OUTPUT))
     assert result.exit_code == 0
-    head, total, edit = result.output.splitlines()
+    head, total, edit, *changed = result.output.splitlines()
     assert head == "tenant demo, tier standard, model demo"
     assert total.endswith("1 edits:")
     assert edit.strip().startswith("trim_tool_output: message 2, tool (read_file), shortened, ")
-    assert "launch" not in result.output
+    assert [line.strip()[:1] for line in changed[:2]] == ["-", "+"]
 
 
 def test_a_plan_without_edits_says_so(tmp_path: Path) -> None:

@@ -210,3 +210,30 @@ def test_a_key_is_made_only_with_the_secret_of_the_gateways(kvgate: Kvgate, monk
 def test_a_store_that_is_away_is_one_line(kvgate: Kvgate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KVGATE_STORE_URL", f"unix://{tmp_path}/nothing.sock")
     assert "no store at" in refused(kvgate("tenants", "list"))
+
+
+def test_other_commands_know_the_tenants_of_the_store(kvgate: Kvgate, tmp_path: Path) -> None:
+    done(kvgate("tenants", "create", "beta", "--tier", "standard", "--organisation", "group"))
+    body = tmp_path / "request.json"
+    body.write_text(json.dumps({"model": "demo", "messages": [{"role": "user", "content": "Hello!"}]}))
+    assert done(kvgate("plan", body, "--tenant", "beta")).startswith("tenant beta, tier standard, model demo\n")
+    assert refused(kvgate("plan", body, "--tenant", "nobody")).endswith("In the store: there is no tenant 'nobody'")
+    assert done(kvgate("usage", "--tenant", "beta")) == ""
+    assert refused(kvgate("usage", "--tenant", "nobody")) == "there is no tenant 'nobody'; known: acme, beta, zeta"
+    done(kvgate("tenants", "delete", "beta"))
+    assert done(kvgate("usage", "--tenant", "beta")) == ""
+
+
+def test_the_store_s_tenants_are_checked_against_another_file(kvgate: Kvgate, tmp_path: Path) -> None:
+    done(kvgate("tenants", "create", "beta", "--tier", "standard", "--models", "demo"))
+    file = tmp_path / "kvgate.yaml"
+    assert done(kvgate("check", file, "--store")).splitlines()[-1].endswith("1 models, 1 pools, 1 tiers, 2 tenants.")
+    other = yaml.safe_load(file.read_text())
+    other["tiers"]["gold"] = other["tiers"].pop("standard")
+    for tenant in other["tenants"].values():
+        tenant["tier"] = "gold"
+    file.write_text(yaml.safe_dump(other))
+    assert (
+        refused(kvgate("check", file, "--store"))
+        == "the store, tenant beta: tier: unknown tier 'standard'; known here: gold"
+    )

@@ -153,7 +153,6 @@ async def test_a_report_of_nothing_is_empty(store: Store, valkey: EmbeddedServer
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--tenant", "nobody"), "there is no tenant 'nobody'; known: acme, zeta"),
         (("--format", "parquet"), "--format parquet needs --output FILE"),
         (("--by", "colour"), "--by colour: choose from tenant, key, session, model, pool"),
     ],
