@@ -85,8 +85,8 @@ class Books:
         names = recognised(call.messages, sent, service.strip)
         chain = digests.Chain(names)
         expected, amounts, ceiling = self._forecast.asked(call, service)
-        tenant, sources = service.caller.tenant, service.caller.may.session.identity
-        id = session_id(call, headers, service.key, names, sources) if names else ""
+        tenant = service.caller.tenant
+        id = session_id(call, headers, service.key, names, service.identity) if names else ""
         loading = sessions.loading(tenant, id, chain, service.caller.may.organisation) if names else None
         if loading is not None and service.keep_seconds:
             loading = checked(loading, service.place, id)

@@ -26,6 +26,7 @@ LEASE_SECONDS: Final = 30.0
 NOT_AGAIN: Final = ((b"x-should-retry", b"false"),)
 
 _OPEN: Final = Script.load("gateway", "history_open", LIBRARY)
+_READ: Final = Script.load("gateway", "history_read")
 _END: Final = Script.load("gateway", "history_end", LIBRARY)
 _MESSAGES: Final = msgspec.msgpack.Decoder(tuple[bytes, ...])
 
@@ -97,6 +98,11 @@ def opening(vault: Vault, key: Key, wish: Wish, turn: str) -> Step[History]:
     return Step(_OPEN, key.keys, args, partial(_opened, vault, key, turn))
 
 
+def reading(vault: Vault, key: Key) -> Step[History]:
+    """What is stored, whoever has a turn of it. Reading raises `HistoryNotFound`, or `Unreadable`."""
+    return Step(_READ, key.keys[:2], (key.member,), partial(_read, vault, key))
+
+
 def holding(history: History) -> Step[Ended]:
     """Have it for another lease."""
     return _ending(history, "hold")
@@ -140,7 +146,18 @@ def _opened(vault: Vault, key: Key, turn: str, reply: object) -> History:
     if found != b"open":
         raise _refusal(cast(bytes, found).decode(), cast(int, messages), rest)
     _, bytes_, *items = cast("list[int | bytes]", rest)
-    history = History(key, turn, items=len(items), bytes=cast(int, bytes_))
+    return _whole(vault, History(key, turn, items=len(items), bytes=cast(int, bytes_)), cast(int, messages), items)
+
+
+def _read(vault: Vault, key: Key, reply: object) -> History:
+    messages, *items = cast("list[int | bytes]", reply)
+    if not messages:
+        raise _refusal("gone", 0, ())
+    return _whole(vault, History(key, "", items=len(items)), cast(int, messages), items)
+
+
+def _whole(vault: Vault, history: History, messages: int, items: Sequence[int | bytes]) -> History:
+    key = history.key
     try:
         read = [_MESSAGES.decode(vault.open(cast(bytes, item), key.sealed_at(at))) for at, item in enumerate(items)]
     except (VaultError, msgspec.DecodeError):

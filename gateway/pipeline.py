@@ -110,6 +110,10 @@ class Pipeline:
         """Delete a session of the caller's. Raises `NotAuthenticated`, `SessionNotFound` or `StoreDown`."""
         await self._books.forget(snapshot.tenants.identify(request.headers), session)
 
+    async def history(self, snapshot: Snapshot, request: Request, session: str) -> bytes:
+        """What is stored of a session of the caller's. Raises `NotAuthenticated`, or what says why there is nothing."""
+        return await self._stored.read(snapshot.tenants.identify(request.headers), session)
+
     async def artifact(self, snapshot: Snapshot, request: Request, written: str) -> bytes:
         """An original of the caller's tenant. Raises `NotAuthenticated`, `ArtifactNotFound` or `StoreDown`."""
         caller = snapshot.tenants.identify(request.headers)

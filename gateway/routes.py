@@ -80,6 +80,9 @@ class Routes:
                 responder.reply(200, [JSON, (b"x-request-id", request_id.encode())], stated)
             elif path.startswith(SESSIONS) and request.method == "DELETE":
                 await self._forget(request, unquote(path.removeprefix(SESSIONS)), request_id, responder)
+            elif path.startswith(SESSIONS) and request.method in READING:
+                told = await self._pipeline.history(self._snapshot(), request, unquote(path.removeprefix(SESSIONS)))
+                responder.reply(200, [JSON, NOT_STORED, (b"x-request-id", request_id.encode())], told)
             elif path.startswith(ARTIFACTS) and request.method in READING:
                 told = await self._pipeline.artifact(self._snapshot(), request, path.removeprefix(ARTIFACTS))
                 responder.reply(200, [JSON, NOT_STORED, (b"x-request-id", request_id.encode())], told)
@@ -112,7 +115,9 @@ class Routes:
         if path in LATER:
             raise errors.RouteNotFound(f"{path} is not served yet; use /v1/chat/completions.")
         if path.startswith(SESSIONS):
-            raise errors.MethodNotAllowed("A session takes DELETE only.", headers=((b"allow", b"DELETE"),))
+            raise errors.MethodNotAllowed(
+                "A session takes GET and DELETE only.", headers=((b"allow", b"DELETE, GET, HEAD"),)
+            )
         if path.startswith(ARTIFACTS):
             raise errors.MethodNotAllowed("An artifact takes GET only.", headers=((b"allow", b"GET, HEAD"),))
         if path in DIALECTS:

@@ -75,6 +75,7 @@ class Service:
         "elastic",
         "first_pool",
         "grows",
+        "identity",
         "keep_seconds",
         "keeping",
         "key",
@@ -120,6 +121,7 @@ class Service:
         self.stages: Sequence[Stage] = ()
         self.scope = scope_of(caller, asked_for or model)
         session = caller.may.session
+        self.identity = session.identity
         self._session_budgets = bounding(session.budgets, asked_for or model)
         self._session_scopes: dict[str, Scope] = {}
         self.session_limits = SessionLimits(

@@ -7,12 +7,13 @@ same messages can be sent again. Without the store there is no such call.
 
 import asyncio
 import logging
-import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
+
+import msgspec
 
 from budgets.script import Step
 from gateway import errors, histories
@@ -20,6 +21,7 @@ from gateway.call import Call, Outcome
 from gateway.dialects.base import ReplyReader
 from gateway.errors import Fault
 from gateway.histories import Ended, History, Key, Unreadable, Wish
+from gateway.history_wish import HEADER, bounded, key_of, meant, new_to, place_of, reader_of, wish_of
 from gateway.identity import named
 from gateway.logs import log
 from gateway.metrics import Metrics
@@ -29,19 +31,14 @@ from gateway.sessions import Session, SessionLimits
 from gateway.store import Store, StoreError
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
-from gateway.texts import Place, Texts
+from gateway.texts import Texts
 from gateway.vault import Vault
 
-HEADER: Final = b"x-context"
-SESSION: Final = b"x-session-id"
-RETRIES: Final = b"x-stainless-retry-count"
-"""In which the OpenAI and Anthropic SDKs tell that they send a request again."""
 PATIENCE_SECONDS: Final = 2.0
 """How long the store may take for a history: megabytes need more than the milliseconds that numbers have."""
-_MEANT: Final = re.compile(rb"[ \t]*stored\b", re.IGNORECASE)
-_WISH: Final = re.compile(rb"[ \t]*stored[ \t]*(?:;[ \t]*(?:(new)|at=(\d{1,9}))[ \t]*)?", re.IGNORECASE)
 
 T = TypeVar("T")
+__all__ = ["HEADER", "Stored", "Turn", "recorded"]
 
 
 @dataclass(slots=True)
@@ -79,19 +76,15 @@ class Stored:
         """
         may = service.caller.may.session
         if may.history != "stored":
-            if _MEANT.match(headers[HEADER]) is None:
+            if not meant(headers):
                 return call, None
             raise errors.InvalidRequest("Histories are not stored for this key.", param="X-Context")
-        wish = wish_of(headers[HEADER])
-        reader = call.dialect.reader(call)
-        if reader is None or call.choices != 1:
-            what = "this path" if reader is None else f"`n` = {call.choices}; it must be 1"
-            raise errors.InvalidRequest(f"`X-Context: stored` does not go with {what}.", param="X-Context")
+        wish, reader = wish_of(headers), reader_of(call)
         history = await self._opened(key_of(service.caller, headers), wish)
         turn = Turn(history, call.messages, reader, service.session_limits)
         try:
-            bounded(turn, may.history_bytes)
-            new_to(history, call, headers)
+            bounded(history, call.messages, may.history_bytes)
+            new_to(history, call.messages, headers)
             whole = call.dialect.continued(call, history.messages)
         except Fault as fault:
             self._metrics.histories.add(1, label_of(fault))
@@ -132,6 +125,22 @@ class Stored:
             self._metrics.histories.add(1, "lost")
             log(logging.WARNING, "a turn ended when its history was gone or another turn's")
 
+    async def read(self, caller: Caller, id: str) -> bytes:
+        """The history of a session, as JSON. Raises `HistoryNotFound`, `HistoryUnreadable` or `StoreDown`."""
+        kept = named(id)
+        if kept is None:
+            raise errors.HistoryNotFound("There is no history under this session id.")
+        try:
+            step = histories.reading(self._vault, Key(place_of(caller), kept))
+            found = await self._run(step, PATIENCE_SECONDS)
+        except Unreadable:
+            self._metrics.unopened.add(1, "history")
+            raise unreadable_fault() from None
+        except StoreError:
+            raise store_down() from None
+        head = msgspec.json.encode({"id": id, "object": "session", "stored_messages": len(found.messages)})
+        return b'%b,"messages":[%b]}' % (head[:-1], b",".join(found.messages))
+
     async def _opened(self, key: Key, wish: Wish) -> History:
         turn = secrets.token_hex(12)
         try:
@@ -140,11 +149,7 @@ class Stored:
             self._metrics.histories.add(1, "unreadable")
             self._metrics.unopened.add(1, "history")
             await self._run(histories.leaving(unreadable.history))
-            raise errors.HistoryUnreadable(
-                "The history cannot be read any more. Delete it, and send the whole conversation with "
-                "`X-Context: stored; new`.",
-                headers=histories.NOT_AGAIN,
-            ) from None
+            raise unreadable_fault() from None
         except StoreError:
             # The answer may have been lost, not the question: then nobody would end the turn.
             self._background.start(self._undone(History(key, turn)), name="undo a lost turn")
@@ -176,54 +181,17 @@ def recorded(turn: Turn, session: Session, responder: Responder) -> None:
     responder.tee = turn.reader.feed
 
 
-def wish_of(value: bytes) -> Wish:
-    """What `X-Context` asks for. Raises `InvalidRequest`."""
-    found = _WISH.fullmatch(value)
-    if found is None:
-        raise errors.InvalidRequest("`X-Context` must be `stored`, `stored; new` or `stored; at=N`.", param="X-Context")
-    return Wish(begin=found[1] is not None, believed=None if found[2] is None else int(found[2]))
-
-
-def key_of(caller: Caller, headers: Mapping[bytes, bytes]) -> Key:
-    """The history that a request names. Raises `InvalidRequest`: no history may be one that somebody else guesses."""
-    given = headers.get(SESSION, b"").decode("latin-1").strip()
-    id = None if "|" in given else named(given)
-    if id is None:
-        raise errors.InvalidRequest(
-            "`X-Context: stored` needs an `X-Session-Id` of 1 to 256 characters out of A-Z a-z 0-9 . _ : @ / + = -.",
-            param="X-Session-Id",
-        )
-    return Key(place_of(caller), id)
-
-
-def place_of(caller: Caller) -> Place:
-    return Place(caller.tenant, caller.may.organisation)
-
-
-def bounded(turn: Turn, most_bytes: int) -> None:
-    """Raises `HistoryFull` if the history would be too large with what is new."""
-    size = turn.history.bytes + sum(map(len, turn.new))
-    if size > most_bytes:
-        raise errors.HistoryFull(
-            f"The history would have {size} bytes with these messages, and may have {most_bytes}.",
-            extra={"limit": most_bytes, "requested": size, "stored_messages": len(turn.history.messages)},
-        )
-
-
-def new_to(history: History, call: Call, headers: Mapping[bytes, bytes]) -> None:
-    """Raises `HistoryMoved` where an SDK sends again by itself what is stored already: only its answer was lost."""
-    again = headers.get(RETRIES, b"0") != b"0"
-    if again and call.messages == history.latest:
-        raise errors.HistoryMoved(
-            "These messages are stored already, with the reply to them, which did not arrive.",
-            headers=histories.NOT_AGAIN,
-            extra={"stored_messages": len(history.messages)},
-        )
-
-
 def label_of(fault: Fault) -> str:
     """What the metric calls it."""
     return (errors.ANSWERS[type(fault)].code or "invalid").removeprefix("history_")
+
+
+def unreadable_fault() -> Fault:
+    return errors.HistoryUnreadable(
+        "The history cannot be read any more. Delete it, and send the whole conversation with "
+        "`X-Context: stored; new`.",
+        headers=histories.NOT_AGAIN,
+    )
 
 
 def store_down() -> Fault:

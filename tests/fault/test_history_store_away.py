@@ -32,6 +32,8 @@ async def test_away_when_a_turn_begins(valkey: EmbeddedServer) -> None:
         for context in ("stored", "stored; new", "stored; at=2"):
             away = await told(running, [NEXT], context)
             assert (refusal(away), away.headers["retry-after"]) == ((503, "store_unavailable"), "1")
+        read = await running.http.get("/sessions/chat", headers={"authorization": f"Bearer {KEY}"})
+        assert refusal(read) == (503, "store_unavailable")
         assert len(up.requests) == 1, "not even as an empty history"
         proxy.back()
         await until(lambda: running.gateway.store.available)

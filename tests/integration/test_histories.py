@@ -17,7 +17,7 @@ from gateway.histories import Key
 from gateway.store import Store
 from gateway.texts import Place
 from tests.house import ANY, GENEROUS, KEY, OTHER_KEY, Change, House, gateway, house
-from tests.upstream import CHUNKED, Upstream, answers, chunk, frame, reply, stalls_after, streams, upstream
+from tests.upstream import CHUNKED, Peer, Upstream, answers, chunk, frame, reply, stalls_after, streams, upstream
 
 Message = dict[str, Any]
 HELLO: Message = {"role": "user", "content": "My name is Ada."}
@@ -166,6 +166,8 @@ async def test_where_it_does_not_go_it_is_refused(valkey: EmbeddedServer) -> Non
             answer = await running.http.post(path, json={"model": "demo"} | more, headers=auth | {"x-session-id": "a"})
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Context")
         assert (await told(running, [HELLO], "stored; new", n=2)).status_code == 400
+        begun = await told(running, [HELLO, {"role": "assistant", "content": "Well, "}], "stored; new")
+        assert begun.status_code == 400 and "assistant" in begun.json()["error"]["message"]
         assert up.requests == []
     async with scripted(valkey, answers(says("Hello.")), change=lambda data: None) as (running, up):
         for context in ("stored; new", "Stored", "stored; at=1"):
@@ -317,6 +319,31 @@ async def test_deleting_a_session_deletes_its_text(valkey: EmbeddedServer, store
         assert (await told(running, [HELLO], "stored; new")).status_code == 200
 
 
+async def test_a_client_reads_what_is_stored(valkey: EmbeddedServer) -> None:
+    """As it must where it is not certain that its last turn is: also while another one is under way."""
+    reads: list[httpx.Response] = []
+    auth = {"authorization": f"Bearer {KEY}"}
+
+    async def looks(peer: Peer) -> None:
+        reads.append(await running.http.get("/sessions/chat", headers=auth))
+        await peer.send(says("Ada."))
+
+    async with scripted(valkey, answers(says("Hello.")), looks) as (running, _):
+        missing = await running.http.get("/sessions/chat", headers=auth)
+        assert refusal(missing) == (404, "history_not_found")
+        await told(running, [HELLO], "stored; new")
+        await told(running, [NEXT])
+        reads.append(await running.http.get("/sessions/chat", headers=auth))
+        assert [read.json()["stored_messages"] for read in reads] == [2, 4]
+        reply = {"role": "assistant", "content": "Ada."}
+        assert reads[1].json()["messages"] == [HELLO, {"role": "assistant", "content": "Hello."}, NEXT, reply]
+        assert reads[1].headers["cache-control"] == "no-store"
+        others = await running.http.get("/sessions/chat", headers={"authorization": f"Bearer {OTHER_KEY}"})
+        assert refusal(others) == (404, "history_not_found")
+        assert (await running.http.get("/sessions/chat")).status_code == 401
+        assert (await running.http.get("/sessions/a%20b", headers=auth)).status_code == 404
+
+
 KEYS = "one:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 
 
@@ -328,6 +355,8 @@ async def test_text_is_sealed_and_an_unreadable_history_is_said_to_be(valkey: Em
     async with scripted(valkey, answers(says("Hello.")), flush=False) as (running, up):
         for _ in range(2):
             assert refusal(await told(running, [NEXT])) == (409, "history_unreadable")
+        read = await running.http.get("/sessions/chat", headers={"authorization": f"Bearer {KEY}"})
+        assert refusal(read) == (409, "history_unreadable")
         assert up.requests == []
 
 

@@ -62,8 +62,8 @@ async def test_a_key_is_needed_and_no_other_method_is_known(valkey: EmbeddedServ
     async with house(valkey.url, {"any": ["one"]}) as running:
         await said(running)
         assert (await deleted(running, key="sk-wrong")).status_code == 401
-        refused = await deleted(running, method="GET")
-        assert (refused.status_code, refused.headers["allow"]) == (405, "DELETE")
+        refused = await deleted(running, method="PUT")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "DELETE, GET, HEAD")
         assert await left(store) == [ID.encode()]
 
 

@@ -56,6 +56,8 @@ async def every_script_of_histories(store: Store) -> None:
         assert ended.done == (ended.texts is not None or step.args[2] == "hold")
     again = histories.opening(vault, key, Wish(), "next")
     assert again.read(await store.run(again.script, again.keys, again.args)).messages == (b"hello",)
+    look = histories.reading(vault, key)
+    assert look.read(await store.run(look.script, look.keys, look.args)).messages == (b"hello",)
     assert await Texts(store, Metrics()).forget(key.place, [key.member])
 
 
