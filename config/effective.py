@@ -5,7 +5,7 @@ the context, and the context's limit is always enforced, last. Of several caps t
 in shadow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -54,14 +54,15 @@ def resolve(tenant: Tenant, tier: Tier, models: frozenset[str], shared: tuple[Li
     context = overridden(tier.context, tenant.context)
     mode = tier.mode if tenant.mode is None else tenant.mode
     policies = tier.policies if tenant.policies is None else tenant.policies
+    session = overridden(tier.session, tenant.session)
     return Effective(
         tenant=tenant.name,
         tier=tier.name,
         context=context,
         max_tokens=overridden(tier.max_tokens, tenant.max_tokens),
-        session=overridden(tier.session, tenant.session),
+        session=session,
         budgets=tier.budgets if tenant.budgets is None else tenant.budgets,
-        policies=tuple(within(policies, context, mode)),
+        policies=tuple(outliving(within(policies, context, mode), session)),
         priority=tier.priority if tenant.priority is None else tenant.priority,
         models=models,
         organisation=tenant.organisation,
@@ -87,6 +88,17 @@ def within(policies: Sequence[Policy], context: Context, mode: Mode = "enforce")
         yield marked if mode == "enforce" else marked.model_copy(update={"mode": mode})
     if context.limit_tokens is not None:
         yield CapContext(limit_tokens=context.limit_tokens, mode=mode)
+
+
+def outliving(policies: Iterable[Policy], session: Session) -> Iterator[Policy]:
+    """The policies, told that a session leaves a record when it is forgotten; by default from where one is written."""
+    for policy in policies:
+        if isinstance(policy, SummarizeOlderTurns) and session.expire == "summarize" and policy.by == "model":
+            high = policy.high_water_tokens
+            mark = policy.idle_at_tokens or policy.summarize_at_tokens or (high and high * 4 // 5)
+            yield policy.model_copy(update={"idle_at_tokens": mark})
+        else:
+            yield policy
 
 
 def _marked(window: Marked, context: Context) -> Marked:

@@ -69,7 +69,12 @@ def _of(
     written = [policy for policy in policies if isinstance(policy, SummarizeOlderTurns) and policy.by == "model"]
     if session.expire == "summarize" and not written:
         yield EXPIRE, "needs {kind: summarize_older_turns} among the policies, written by a model"
-    if session.expire == "forget":
+    if session.expire == "summarize":
+        for at, policy in enumerate(marked):
+            marks = getattr(policy, "idle_at_tokens", 0), getattr(policy, "summarize_at_tokens", 0)
+            if isinstance(policy, SummarizeOlderTurns) and not any((*marks, policy.high_water_tokens)):
+                yield ("policies", at), "with session: {expire: summarize} it needs idle_at_tokens or another mark"
+    else:
         for at, policy in enumerate(policies):
             if isinstance(policy, SummarizeOlderTurns) and policy.idle_at_tokens is not None:
                 yield ("policies", at, "idle_at_tokens"), "has no effect without session: {expire: summarize}"

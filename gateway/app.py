@@ -29,6 +29,7 @@ from gateway.measure import Measure
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.pools import ServedPool
+from gateway.resting import Resting
 from gateway.roster import Following, Roster
 from gateway.routes import Routes
 from gateway.secret import secret_of
@@ -210,6 +211,9 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     measure = Measure(gateway.metrics, monotonic)
     calls = SummaryCall(books, measure, monotonic)
     summarizing = Summarizing(books.summaries, calls, gateway.metrics, forecast.ratio, gateway.background, monotonic)
+    summarizing.resting = Resting(
+        summarizing.make, lambda: gateway.snapshot, gateway.store, gateway.background, monotonic
+    )
     pipeline = Pipeline(context, books, stored, forecast, measure, monotonic, summarizing)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds

@@ -9,22 +9,23 @@ import asyncio
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from backends.breaker import CLOSED, Breaker, BreakerSettings, Outcome, probe
 from backends.breaker import record as recorded
-from gateway.call import Call
 from gateway.clock import Clock
 from gateway.context import Known, Planned
 from gateway.dialects import openai_summary
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
+from gateway.resting import Resting
 from gateway.service import Service
 from gateway.snapshot import Snapshot
+from gateway.source import Source
 from gateway.store import StoreError
 from gateway.summaries import Remembered, Right, Summaries
 from gateway.summary_call import Asked, Failed, SummaryCall
@@ -32,7 +33,6 @@ from gateway.tasks import Tasks
 from policies import record
 from policies.conversation import Conversation, Message
 from policies.edit import apply
-from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.summary import Wanted
 
 BREAKER: Final = BreakerSettings(consecutive_failures=3, open_seconds=30.0, open_cap_seconds=1_800.0)
@@ -45,24 +45,11 @@ FRAME_TOKENS: Final = 64
 CHARACTERS_A_TOKEN: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What a record is made of: the call as it was sent, whose it is, where the conversation is warm."""
-
-    snapshot: Snapshot
-    call: Call
-    digests: tuple[bytes, ...]
-    service: Service
-    policy: SummarizeOlderTurns
-    session: str
-    home: str | None
-    request_id: str
-    scale: float
-    records: Mapping[bytes, str]
-
-
 class Summarizing:
-    """Finds and makes records. `ratio(model)`: tokens of the model's own to one of ours."""
+    """Finds and makes records. `ratio(model)`: tokens of the model's own to one of ours.
+
+    Without `resting` no session is summarised before it is forgotten.
+    """
 
     def __init__(
         self,
@@ -73,6 +60,7 @@ class Summarizing:
         background: Tasks,
         clock: Clock,
     ) -> None:
+        self.resting: Resting | None = None
         self._summaries = summaries
         self._calls = calls
         self._metrics = metrics
@@ -119,12 +107,16 @@ class Summarizing:
             if before is None or before.key != planned.summary.key:
                 self._metrics.summaries.add(1, "used")
             self._remembered.add({planned.summary.key: planned.summary.record}, self._clock())
-        wanted, cut = planned.wanted, planned.memory.enforced.cut
-        if wanted is None or not wanted.make or (cut is not None and cut.at >= wanted.cover.stop):
+        source = self._source(snapshot, passage, opened)
+        if source is None:
             return
-        if (source := self._source(snapshot, passage, opened)) is not None:
-            # The call's own replica holds what it was sent: the question finds it there.
-            self.make(replace(source, home=passage.delivery.replica or source.home), wanted)
+        # The call's own replica holds what it was sent: the question finds it there.
+        source = replace(source, home=passage.delivery.replica or source.home)
+        wanted, cut = planned.wanted, planned.memory.enforced.cut
+        if wanted is not None and wanted.make and (cut is None or cut.at < wanted.cover.stop):
+            self.make(source, wanted)
+        if source.policy.idle_at_tokens is not None and self.resting is not None:
+            self.resting.hold(source, planned.resting)
 
     def make(self, source: Source, wanted: Wanted) -> "asyncio.Task[str | None] | None":
         """Write a record in the background, once; None where too many are being written, or its writer rests."""

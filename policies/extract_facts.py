@@ -35,8 +35,11 @@ _DECIDED = re.compile(
 )
 _PLACE = re.compile(r"[/.-]")
 
+_SENTENCE = re.compile(r"(?<=[.!?;])[ \t]+|\n+")
+
 MARK: Final = "kvgate"
 LINE_CHARACTERS: Final = 240
+LOOKED_AT_CHARACTERS: Final = 400
 MESSAGE_LINES: Final = 400
 """Lines of one message that are looked at: half from its beginning, half from its end."""
 SHARES: Final = (("INTENT", 0.2), ("DECISIONS", 0.25), ("FACTS", 0.4), ("ARTEFACTS", 1.0))
@@ -87,34 +90,38 @@ def _of(message: Message) -> Iterator[tuple[str, str]]:
     if message.role == "tool":
         yield from _of_output(message.text)
         return
-    for line in reversed(_lines(message.text)):
-        if _DECIDED.search(line):
-            yield "DECISIONS", line
-        elif VALUES.search(line):
-            yield "FACTS", line
+    for line in reversed(_halves(_SENTENCE.split(message.text))):
+        if found := _DECIDED.search(line):
+            section = "DECISIONS"
+        elif found := VALUES.search(line):
+            section = "FACTS"
+        else:
+            continue
+        if said := _line(line, found.start()):
+            yield section, said
 
 
 def _of_output(text: str) -> Iterator[tuple[str, str]]:
     """Errors and named values: of an output's other lines there are too many."""
     errors = [_line(text[start:stop]) for start, stop in error_lines(text)[:8]]
     yield from (("FACTS", line) for line in reversed(errors) if line)
-    named = [found[0].strip() for line in _lines(text) if (found := _NAMED.search(line))]
+    lines = (line for line in _halves(text.split("\n")) if MARK not in line)
+    named = [found[0].strip() for line in lines if (found := _NAMED.search(line[:LOOKED_AT_CHARACTERS]))]
     yield from (("FACTS", line) for line in reversed([*named[:8], *named[8:][-8:]]))
 
 
-def _lines(text: str) -> list[str]:
-    lines = text.split("\n")
+def _halves(lines: list[str]) -> list[str]:
+    """Of too many lines those at the beginning and the end."""
     half = MESSAGE_LINES // 2
-    if len(lines) > MESSAGE_LINES:
-        lines = [*lines[:half], *lines[-half:]]
-    return [short for line in lines if (short := _line(line))]
+    return [*lines[:half], *lines[-half:]] if len(lines) > MESSAGE_LINES else lines
 
 
-def _line(line: str) -> str:
-    line = line.strip()
-    if MARK in line:  # a note of ours is no fact
+def _line(line: str, at: int = 0) -> str:
+    """A line, or of a long one what stands around `at`; nothing for a note of ours, which is no fact."""
+    if MARK in line:
         return ""
-    return whole(line[: boundary(line, LINE_CHARACTERS)]) if line else ""
+    start = boundary(line, at - LINE_CHARACTERS // 2) if at > LINE_CHARACTERS // 2 else 0
+    return whole(line[start : boundary(line, start + LINE_CHARACTERS)].strip())
 
 
 def _shape(line: str) -> str:

@@ -102,8 +102,10 @@ class SummarizeOlderTurns(BaseModel):
 
     def resting(self, draft: Draft) -> Wanted | None:
         """The record that a session should leave when it is forgotten, of all but its last turn."""
+        if self.idle_at_tokens is None or draft.total_tokens <= self.idle_at_tokens:
+            return None
         covers = [cover for cover in draft.frame.covers if cover.stop > draft.summarized]
-        if self.by == "facts" or not covers or draft.total_tokens <= (self.idle_at_tokens or draft.total_tokens):
+        if not covers:
             return None
         return self._wanted(draft, covers[-1], urgent=False)
 

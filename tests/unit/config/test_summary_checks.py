@@ -53,6 +53,17 @@ def test_a_session_is_only_summarised_by_a_policy_that_can() -> None:
     assert "needs {kind: summarize_older_turns}" in problems(expire)["tiers.standard.session.expire"]
     assert "written by a model" in problems(expire, with_summary(by="facts"))["tiers.standard.session.expire"]
     assert problems(expire, with_summary(idle_at_tokens="4k")) == {}
+    policies = [{"kind": "summarize_older_turns"}]
+    found = problems(expire, ("tiers/standard/context", {}), ("tiers/standard/policies", policies))
+    assert "needs idle_at_tokens" in found["tiers.standard.policies[0]"]
+
+
+def test_a_session_leaves_a_record_from_where_one_is_written_anyway() -> None:
+    expire = ("tiers/standard/session", {"expire": "summarize"})
+    for fields, mark in (({}, 19_200), ({"summarize_at_tokens": "18k"}, 18_000), ({"idle_at_tokens": "4k"}, 4_000)):
+        made = config(expire, with_summary(**fields))
+        policy = made.effective(made.tenants["acme"]).policies[2]
+        assert policy.idle_at_tokens == mark  # type: ignore[union-attr]
 
 
 def test_a_tenant_is_told_of_what_its_own_numbers_bring_about() -> None:

@@ -70,3 +70,10 @@ def test_the_work_is_linear_in_the_text() -> None:
         began = time.perf_counter()
         facts(says(text), result("a", text), user(text))
         assert time.perf_counter() - began < 10
+
+
+def test_of_long_texts_the_sentences_count_and_of_long_lines_what_stands_around_the_value() -> None:
+    text = "Well. " * 60 + "We chose port 9090. " + "And so on. " * 60
+    assert facts(says(text)) == "DECISIONS\nWe chose port 9090."
+    line = "word " * 200 + "build-77.log " + "word " * 200
+    assert "build-77.log" in facts(says(line)) and len(facts(says(line))) < 300
