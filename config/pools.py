@@ -70,6 +70,7 @@ class Features(Section):
     broken_arguments: bool | None = Field(
         default=None, description="It takes calls whose arguments are no JSON object."
     )
+    cache_control: bool | None = Field(default=None, description="It leaves cache_control markers out of the prompt.")
 
     def filled(self, usual: "Features") -> "Features":
         """With the usual value in every place that is None."""
@@ -85,6 +86,7 @@ def usual_features(kind: EngineKind) -> Features:
         cache_salt="cache_salt" in understands,
         usage_in_stream="stream_options.include_usage" in understands,
         broken_arguments=ENGINES[kind].takes_broken_arguments,
+        cache_control=ENGINES[kind].takes_cache_control,
     )
 
 

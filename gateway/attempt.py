@@ -21,6 +21,7 @@ from gateway.delivery import Delivery
 from gateway.dialects.fields import edited
 from gateway.extension import Extension
 from gateway.job import Job
+from gateway.markers import without_markers
 from gateway.metrics import Metrics
 from gateway.owned import owned_fields
 from gateway.pacing import PacedResponder
@@ -99,7 +100,8 @@ class Attempt:
         fields = owned_fields(
             call, service.caller, service.model.upstream_name, self._pool.features, self._job.reply_tokens
         )
-        return edited(self._job.body, fields, call.present)
+        body = edited(self._job.body, fields, call.present)
+        return body if self._pool.features.cache_control is not False else without_markers(body)
 
     async def _answered(self, exchange: Exchange, head: Head) -> ReplicaOutcome:
         kind = head.get(b"content-type") or JSON

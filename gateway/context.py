@@ -138,7 +138,8 @@ class Context:
             rendered=service.rendered,
         )
         new = sum(map(len, call.messages[known.known_messages :])) if counts else 0
-        keeping, records = known.keeping if self._hold is not None else NOTHING, known.records
+        keeping = known.keeping if self._hold is not None else NOTHING
+        records = {**service.rendered.records(known.memory.enforced), **known.records}
         found = await _made(make, new, keeping, records)
         if write is not None and found.wanted is not None and (written := await write(found.wanted)):
             records = {**records, **written}
@@ -153,6 +154,7 @@ class Context:
             raise errors.ContextTooLong(found.message, param="messages", extra=extra)
         if found.shadow_refusal is not None:
             self._refused(service, found.shadow_refusal, "shadow")
+        service.rendered.keep(found.summary)
         if call.prompts > 1:
             return estimated(call)  # the longest fits; how many tokens there are together was not counted
         self._account(conversation, found)

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 
 import xxhash
 
+from gateway.markers import MARKER, without_markers
+
 
 def of_messages(messages: Iterable[bytes]) -> tuple[bytes, ...]:
-    """One digest of 16 bytes for each message."""
-    return tuple(map(xxhash.xxh3_128_digest, messages))
+    """One digest of 16 bytes for each message, whether a cache marker stands in it or not."""
+    digest = xxhash.xxh3_128_digest
+    return tuple([digest(without_markers(message) if MARKER in message else message) for message in messages])
 
 
 class Chain:

@@ -41,7 +41,8 @@ class Engine:
 
     `overflow_marks` are values of an error's type, code or param that mean the prompt is too long. `faults` are
     statuses below 500 that nevertheless are the engine's own failure. Without `takes_broken_arguments` a
-    conversation is refused for ever once a call in it has arguments that are no JSON object.
+    conversation is refused for ever once a call in it has arguments that are no JSON object; without
+    `takes_cache_control` markers of the prefix cache become part of the prompt.
     """
 
     kind: EngineKind
@@ -52,3 +53,4 @@ class Engine:
     overflow_marks: frozenset[str] = frozenset()
     faults: frozenset[int] = frozenset()
     takes_broken_arguments: bool = True
+    takes_cache_control: bool = True

@@ -17,5 +17,7 @@ SGLANG: Final = Engine(
     ),
     understands=frozenset({"cache_salt", "priority", "stream_options.include_usage"}),
     busy_texts=("request queue is full",),
+    # sgl-project/sglang issue 36877: markers that moved on every turn broke its radix cache.
+    takes_cache_control=False,
     overflow_texts=("longer than the model's context length", "maximum context length"),
 )

@@ -256,3 +256,34 @@ async def test_broken_arguments_are_mended_for_engines_that_choke_on_them(
     assert first == second and first[0] == talk[0]
     arguments = json.loads(first[1])["tool_calls"][0]["function"]["arguments"]
     assert arguments == ('{"path": ' if tolerant else '{"kvgate_invalid_arguments": "{\\"path\\": "}')
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+async def test_c59_rolling_cache_markers_change_neither_the_session_nor_the_prompt(
+    valkey: EmbeddedServer, up: Upstream, engine: str
+) -> None:
+    """sglang 36877: markers that move to the last message on every turn were rendered into the prompt."""
+
+    def change(data: dict[str, Any]) -> None:
+        data["pools"]["any"]["engine"] = engine
+        data["tiers"]["standard"]["policies"] = [{"kind": "trim_tool_output", "max_tokens": 1_000}]
+
+    def part(text: str, **marker: object) -> list[dict[str, object]]:
+        return [{"type": "text", "text": text} | marker]
+
+    marker = {"cache_control": {"type": "ephemeral"}}
+    system = wire("system", part("Be brief.", **marker))
+    first = [system, wire("user", part("Read.")), call(1), result(1, LONG), wire("user", part("Now?", **marker))]
+    second = [*first[:-1], wire("user", part("Now?")), wire("assistant", "So."), wire("user", part("And?", **marker))]
+    async with gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        await asked(running, first)
+        before = await running.metric("kvgate_sessions_total", found="known")
+        await asked(running, second)
+        assert await running.metric("kvgate_sessions_total", found="known") == before + 1
+    sent = [messages_of(request.body) for request in up.requests]
+    if engine == "sglang":
+        assert b"cache_control" not in b"".join(request.body for request in up.requests)
+        assert sent[1][: len(sent[0])] == sent[0], "the engine's cache of the prefix holds"
+    else:
+        assert sent[0][0] == system and sent[1][-1] == second[-1]
+        assert sent[1][3] == sent[0][3]

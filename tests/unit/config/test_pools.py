@@ -50,6 +50,7 @@ def test_features_are_the_usual_ones_of_the_kind_unless_declared() -> None:
         cache_salt=True,
         usage_in_stream=True,
         broken_arguments=False,
+        cache_control=True,
     )
     declared = config(("pools/main/engine", "tgi"), ("pools/main/features", {"prompt_tokens_details": True}))
     assert declared.pools["main"].features == Features(
@@ -58,6 +59,7 @@ def test_features_are_the_usual_ones_of_the_kind_unless_declared() -> None:
         cache_salt=False,
         usage_in_stream=True,
         broken_arguments=True,
+        cache_control=True,
     )
 
 

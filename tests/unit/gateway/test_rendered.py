@@ -1,7 +1,9 @@
 """Texts of trims, remembered."""
 
-from gateway.rendered import Rendered
-from policies.memory import Trim
+from gateway.rendered import MAX_RECORDS, Rendered
+from policies.covering import Cover
+from policies.memory import InForce, Recorded, Trim
+from policies.summary import Summary
 from policies.trimmed_text import render
 
 TEXT = "".join(f"line {number}\n" for number in range(100))
@@ -26,3 +28,23 @@ def test_what_is_held_is_bounded() -> None:
     for name in (b"b", b"c"):
         rendered(TEXT, trim(name))
     assert rendered(TEXT, trim(b"a")) is not first
+
+
+def summary(name: bytes, room: int) -> Summary:
+    return Summary(Cover(1, 4), name, "FACTS\nport 8443", "framed", 20, room)
+
+
+def recorded(name: bytes, room: int) -> InForce:
+    return InForce(summary=Recorded(4, b"p", name, 20, room))
+
+
+def test_a_record_of_facts_is_remembered_for_its_room_alone() -> None:
+    rendered = Rendered()
+    rendered.keep(summary(b"a", 300))
+    rendered.keep(summary(b"b", 0))
+    assert rendered.records(recorded(b"a", 300)) == {b"a": "FACTS\nport 8443"}
+    for other in (recorded(b"a", 200), recorded(b"b", 0), InForce()):
+        assert rendered.records(other) == {}
+    for number in range(MAX_RECORDS):
+        rendered.keep(summary(b"%d" % number, 300))
+    assert rendered.records(recorded(b"a", 300)) == {}

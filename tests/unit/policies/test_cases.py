@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -22,6 +23,7 @@ from policies.plan import Plan, Refuse, may_act, plan
 from policies.policy import Policy
 from policies.repair import Repair
 from policies.strip import Strip
+from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
 from tests.unit.policies.conversations import Counter, calling, conversation, count, message, result, says, system, user
@@ -78,6 +80,16 @@ def test_c4_interleaved_calls_are_not_cut_apart(turns: int) -> None:
     between = [user(), calling("old"), calling("new"), result("old"), result("new")]
     talk = conversation(user(), says(), *between, user(), says(), user(), says(), user())
     assert is_paired(sent(talk, [KeepRecentTurns(turns=turns, high_water_turns=turns)]))
+
+
+@pytest.mark.parametrize("high", [1000, 1500, 2000, 3000, 5000])
+def test_c5_a_call_is_summarised_with_its_answers(high: int) -> None:
+    """deepagents 270: the calling message went into the summary, its tool message stayed."""
+    talk = conversation(system(), *(part for number in range(9) for part in parallel(number)), user())
+    policy = SummarizeOlderTurns(by="facts", max_tokens=200, high_water_tokens=high, low_water_tokens=high // 2)
+    after = sent(talk, [policy])
+    assert is_paired(after)
+    assert after.total_tokens < talk.total_tokens
 
 
 def test_c8_a_cut_falls_between_turns() -> None:
@@ -213,6 +225,53 @@ def test_c32_null_content_is_legal() -> None:
     assert sent(talk, EVERY) is talk
 
 
+# Summaries
+
+FACTS = SummarizeOlderTurns(by="facts", max_tokens=300, high_water_tokens=2500, low_water_tokens=1200)
+
+
+def grown(steps: int) -> tuple[list[Conversation], list[Conversation]]:
+    """A session turn by turn, as it came and as it was sent; its first answer holds a number that nothing else does."""
+    parts = [system(), user("Open a port on host db-7."), says("The port is 48731 now, on db-7.")]
+    memory, known = EMPTY, 0
+    came, went = [], []
+    for number in range(steps):
+        parts += [*parallel(number, 200), user(f"Step {number}: use /srv/data/{number}.csv next.")]
+        talk = conversation(*parts)
+        done = plan(talk, [FACTS], memory, count, known_messages=known)
+        assert isinstance(done, Plan)
+        came.append(talk)
+        went.append(apply(talk, done.edits))
+        memory, known = done.memory, len(parts)
+    return came, went
+
+
+RECORD, END = "[kvgate: record of ", "[kvgate: end of the record]"
+
+
+def records(talk: Conversation) -> list[str]:
+    texts = (part.text for part in talk.messages if RECORD in part.text)
+    return [text[text.index(RECORD) : text.index(END)] for text in texts]
+
+
+def test_c35_many_compactions_stay_flat_and_bounded() -> None:
+    """claw-code 3050, opencrabs 1649: every summary held the one before, eight times the size after five."""
+    _, went = grown(24)
+    sizes = [len(talk.messages) for talk in went]
+    assert sum(later < earlier for earlier, later in pairwise(sizes)) >= 3
+    assert max(talk.total_tokens for talk in went) <= 2500
+    for talk in went:
+        assert "".join(part.text for part in talk.messages).count(RECORD) == len(records(talk)) <= 1
+        assert all(count(record) <= 400 for record in records(talk))
+
+
+def test_c37_a_later_summary_holds_what_the_first_one_held() -> None:
+    """dyad PR 2515: the second compaction left the first summary out, and all it held was lost."""
+    _, went = grown(24)
+    assert records(went[-1]) and not records(went[0])
+    assert all("48731" in "".join(part.text for part in talk.messages) for talk in went)
+
+
 # Loops and limits
 
 
@@ -223,6 +282,21 @@ def test_c41_a_fixed_overhead_above_the_limit_is_said_and_nothing_is_cut() -> No
     assert isinstance(refusal, Refuse)
     assert refusal.tokens - refusal.limit_tokens > 1_000
     assert sent(talk, [KeepRecentTurns(high_water_tokens=27_900)]) is talk
+
+
+def test_c49_c50_a_late_summary_replaces_only_what_it_covers() -> None:
+    """codex 13946, claude-code-proxy PR 94: the session had gone on when the summary came, and lost what was new."""
+    policy = SummarizeOlderTurns(high_water_tokens=3000, low_water_tokens=1200, max_tokens=300)
+    parts = [system(), user("The task."), says(), *(part for n in range(5) for part in parallel(n, 220)), user("5?")]
+    early = conversation(*parts)
+    done = plan(early, [policy], EMPTY, count)
+    assert isinstance(done, Plan) and done.wanted is not None
+    more = [says(), *(part for n in range(5, 8) for part in parallel(n, 220)), user("And now?")]
+    late = conversation(*parts, *more)
+    used = plan(late, [policy], done.memory, count, records={done.wanted.key: "FACTS\nport 8443"})
+    assert isinstance(used, Plan) and used.summary is not None
+    assert used.summary.cover.stop == done.wanted.cover.stop
+    assert apply(late, used.edits).messages[-len(more) :] == late.messages[-len(more) :]
 
 
 def test_c43_c44_one_giant_result_is_cut_and_nothing_else() -> None:
