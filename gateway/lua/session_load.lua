@@ -43,7 +43,7 @@ for b = 0, #FIELDS - 1 do
   if packed[b + 1] then
     local m = cmsgpack.unpack(packed[b + 1])
     local n = shared(b, m)
-    if n > known or (n == known and n > 0 and n == m[1]) then
+    if n > known then
       status, branch, known, meta = n == m[1] and 'known' or 'fork', b, n, m
     elseif not branch and before > 0 then
       status = 'part'

@@ -63,11 +63,11 @@ for b = 0, #FIELDS - 1 do
   end
 end
 
--- The branch that shares most; of two that share as much, the one that ends there and goes on with this conversation.
+-- The branch that shares most. Where it shares all it has, it goes on with this conversation.
 local parent, common = nil, 0
 for b, m in pairs(metas) do
   local n = shared(b, m)
-  if n > common or (n > 0 and n == common and n == m[MESSAGES]) then parent, common = b, n end
+  if n > common then parent, common = b, n end
 end
 
 local written = {}

@@ -143,6 +143,19 @@ async def test_one_that_died_may_still_end_its_turn_while_nobody_else_has_it(sto
     assert isinstance(again, History) and again.messages == (b"hello",)
 
 
+async def test_a_history_off_the_list_is_gone_while_its_key_is_there(store: Store) -> None:
+    history = await opened(store, Wish(begin=True), "first")
+    assert isinstance(history, History)
+    await ended(store, histories.appending(history, VAULT, [b"hello"], LIMITS))
+    await store.command("ZREM", KEY.place.texts[0], KEY.member)
+    look = histories.reading(VAULT, KEY)
+    with pytest.raises(errors.HistoryNotFound):
+        look.read(await store.run(look.script, look.keys, look.args))
+    assert await opened(store, Wish(), "second") is errors.HistoryNotFound
+    again = await opened(store, Wish(begin=True), "third")
+    assert isinstance(again, History) and again.messages == ()
+
+
 async def test_a_new_history_whose_first_turn_died_is_begun_again(store: Store) -> None:
     assert isinstance(await opened(store, Wish(begin=True), "first"), History)
     assert await opened(store, Wish(begin=True), "second") is errors.HistoryBusy
