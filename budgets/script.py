@@ -71,7 +71,7 @@ return {
 """
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def joined(one: Script, other: Script) -> Script:
     """A script that runs two scripts, the second after the first; its reply holds both of theirs."""
     return Script(f"{one.name}+{other.name}", _BOTH % (one.source, other.source))
