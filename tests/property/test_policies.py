@@ -259,7 +259,8 @@ def test_a_growing_conversation_breaks_the_prefix_only_by_steps(talk: Conversati
             assert "mark" in done.reasons
             assert done.memory.enforced.cut != memory.enforced.cut
         else:
-            assert done.again_tokens == 0 and set(done.reasons) <= {"arrival", "again"}
+            # A window that moves over what was never sent breaks nothing.
+            assert done.again_tokens == 0 and set(done.reasons) <= {"arrival", "again", "mark"}
         memory, sent = Memory.loads(done.memory.dumps()), view
     trimmed = sum(edit.removed_tokens for edit in _trims(talk, most))
     assert breaks <= (talk.total_tokens - trimmed) // (high - low)
