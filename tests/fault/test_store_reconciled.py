@@ -100,6 +100,22 @@ async def test_a_gateway_that_stops_writes_what_waited(valkey: EmbeddedServer) -
             assert await after.charged() == used
 
 
+async def test_what_waits_is_bounded_and_what_is_lost_is_counted(
+    valkey: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.backlog.KEPT", 3)
+    async with store_proxy(valkey.url) as proxy, house(proxy.url) as running:
+        proxy.away()
+        await until(lambda: not running.gateway.store.available)
+        used = [(await running.chat(f"call {number}")).json()["usage"]["total_tokens"] for number in range(5)]
+        await running.quiet()
+        assert await running.metric("kvgate_settlements_late_total", result="lost") == 2
+        proxy.back()
+        await caught_up(running)
+        assert await running.charged() == sum(used[2:])
+        assert await running.metric("kvgate_settlements_late_total", result="written") == 3
+
+
 class Weather:
     """Faults of the store by a seed: replies held back, connections broken, everything away for a while."""
 
