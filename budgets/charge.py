@@ -27,11 +27,15 @@ MICROS_PER_HOUR: Final = 3_600 * MICROS
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What a call costs beside its tokens. `money_nanos` is 0 where nothing has a price."""
+    """What a call costs beside its tokens. `money_nanos` is 0 where nothing has a price.
+
+    `network_bytes` are those of bodies, as the client sent them and was sent them.
+    """
 
     kv_byte_seconds: int = 0
     gpu_microseconds: int = 0
     money_nanos: int = 0
+    network_bytes: int = 0
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -82,17 +86,24 @@ class Tariff:
         self._growing = geometry.grows
         self._steps: dict[int, float] = {}
 
-    def charge(self, used: Usage, choices: int, spent: Spent, kv_read_bytes: int) -> Charge:
-        """The charge of a call of `choices` replies, which read `kv_read_bytes` of KV in all."""
-        micros = self.gpu_microseconds(used, spent.batch, kv_read_bytes)
-        return Charge(self.byte_seconds(used, choices, spent), micros, self._money(used, micros))
+    def charge(
+        self, used: Usage, choices: int, spent: Spent, kv_read_bytes: int, prompts: int = 1, network_bytes: int = 0
+    ) -> Charge:
+        """The charge of a call of `prompts` with `choices` replies in all, which read `kv_read_bytes` of KV."""
+        micros = self.gpu_microseconds(used, spent.batch, kv_read_bytes, prompts)
+        held = self.byte_seconds(used, choices, spent)
+        return Charge(held, micros, self._money(used, micros), network_bytes)
 
-    def gpu_microseconds(self, used: Usage, batch: float, kv_read_bytes: int) -> int:
-        """Time of one device that the call's work takes, `batch` sequences decoding side by side."""
-        new, cached = used.prefill_tokens, used.cached_tokens
-        seconds = new * self._linear + used.decode_tokens * self._step_share(batch) + kv_read_bytes * self._kv
+    def gpu_microseconds(self, used: Usage, batch: float, kv_read_bytes: int, prompts: int = 1) -> int:
+        """Time of one device that the call's work takes, `batch` sequences decoding side by side.
+
+        Of several prompts each is taken to be as long as the others, rounded up.
+        """
+        seconds = used.prefill_tokens * self._linear
+        seconds += used.decode_tokens * self._step_share(batch) + kv_read_bytes * self._kv
+        new, cached = -(-used.prefill_tokens // prompts), used.cached_tokens // prompts
         for rate, cap in self._attention:
-            seconds += rate * capped_sum(cached + 1, new, cap)
+            seconds += prompts * rate * capped_sum(cached + 1, new, cap)
         return math.ceil(seconds * self._devices)
 
     def byte_seconds(self, used: Usage, choices: int, spent: Spent) -> int:

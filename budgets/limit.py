@@ -24,6 +24,7 @@ Dimension = Literal[
     "kv_byte_seconds",
     "gpu_seconds",
     "money",
+    "network_bytes",
     "concurrent_calls",
 ]
 Kind = Literal["rate", "quota", "slots"]
@@ -33,8 +34,8 @@ OnExceed = Literal["debt", "stop"]
 OnStoreError = Literal["open", "closed", "local"]
 
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-COSTS: frozenset[Dimension] = frozenset(("kv_byte_seconds", "gpu_seconds", "money"))
-"""What depends on the pool that served a call, and on how long it took."""
+COSTS: frozenset[Dimension] = frozenset(("kv_byte_seconds", "gpu_seconds", "money", "network_bytes"))
+"""What a call costs beside its tokens: it depends on where it ran, how long it took, and how it was answered."""
 GROWING: frozenset[Dimension] = COSTS.union(("decode_tokens", "total_tokens", "kv_read_bytes"))
 """What grows while a reply is generated."""
 LARGE: frozenset[Dimension] = COSTS.union(("kv_read_bytes",))
@@ -95,7 +96,7 @@ class Limit(BaseModel):
             raise ValueError("status is of quotas only; leave it out")
         if self.hardness == "strict" and self.dimension in ("requests", "concurrent_calls"):
             raise ValueError(f"{self.dimension} are known beforehand and always strict; leave hardness out")
-        if self.hardness == "strict" and self.dimension in ("kv_byte_seconds", "gpu_seconds"):
+        if self.hardness == "strict" and self.dimension in COSTS - {"money"}:
             raise ValueError(f"{self.dimension} of a call are known only when it has ended; leave hardness out")
         if self.on_exceed != "debt" and (self.hardness == "strict" or self.dimension not in GROWING):
             raise ValueError("on_exceed is of elastic limits of what is generated only; leave it out")

@@ -36,6 +36,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     kv_byte_seconds: int = 0
     gpu_microseconds: int = 0
     money_nanos: int = 0
+    network_bytes: int = 0
 
 
 class Entry(msgspec.Struct, frozen=True):

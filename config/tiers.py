@@ -28,7 +28,7 @@ from policies.policy import Policy
 
 AMOUNT_SCHEMA = {
     "anyOf": [{"type": "number"}, {"type": "string"}],
-    "description": f"{COUNT_EXPECTED}; for kv_read_bytes and kv_byte_seconds {SIZE_EXPECTED}; for gpu_seconds "
+    "description": f"{COUNT_EXPECTED}; for bytes and byte-seconds {SIZE_EXPECTED}; for gpu_seconds "
     f"{DURATION_EXPECTED}; for money {MONEY_EXPECTED}",
 }
 
@@ -58,7 +58,7 @@ class MaxTokens(Section):
 def amount_of(value: object, dimension: object) -> int:
     """Parts of the dimension, out of what people write for it. Raises `ValueError`."""
     match dimension:
-        case "kv_read_bytes" | "kv_byte_seconds":
+        case "kv_read_bytes" | "kv_byte_seconds" | "network_bytes":
             return parse_size(value)
         case "gpu_seconds":
             return round(parse_duration(value) * PARTS["gpu_seconds"])

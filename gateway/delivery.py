@@ -27,6 +27,7 @@ class Delivery:
     first_at: float = 0.0
     sent_at: float = 0.0
     ended_at: float = 0.0
+    network_bytes: int = 0
     absorbed: list["Delivery"] = field(default_factory=list)
 
     def absorb(self, now: float) -> None:

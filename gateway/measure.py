@@ -50,6 +50,7 @@ class Measure:
         totals.kv_byte_seconds += charge.kv_byte_seconds
         totals.gpu_microseconds += charge.gpu_microseconds
         totals.money_nanos += charge.money_nanos
+        totals.network_bytes += charge.network_bytes
         if used.source == "estimated":
             self._metrics.estimated.add(1, tenant)
 

@@ -105,11 +105,20 @@ class Histogram:
 class Totals:
     """What calls of one tenant used of one model in one pool."""
 
-    __slots__ = ("cached", "decode", "gpu_microseconds", "kv_byte_seconds", "kv_read_bytes", "money_nanos", "prefill")
+    __slots__ = (
+        "cached",
+        "decode",
+        "gpu_microseconds",
+        "kv_byte_seconds",
+        "kv_read_bytes",
+        "money_nanos",
+        "network_bytes",
+        "prefill",
+    )
 
     def __init__(self) -> None:
         self.prefill = self.cached = self.decode = self.kv_read_bytes = 0
-        self.kv_byte_seconds = self.gpu_microseconds = self.money_nanos = 0
+        self.kv_byte_seconds = self.gpu_microseconds = self.money_nanos = self.network_bytes = 0
 
 
 class UsedTotals:
@@ -137,14 +146,16 @@ class UsedTotals:
         )
         gpu = CounterMetricFamily("kvgate_gpu_seconds", "Time of one GPU that calls' work takes.", labels=labels)
         money = CounterMetricFamily("kvgate_money", "What calls cost by the prices of the file.", labels=labels)
+        network = CounterMetricFamily("kvgate_network_bytes", "Bodies from and to clients.", labels=labels)
         for values, totals in list(self._totals.items()):
             held.add_metric(values, totals.kv_byte_seconds)
             gpu.add_metric(values, totals.gpu_microseconds / 1e6)
             money.add_metric(values, totals.money_nanos / 1e9)
+            network.add_metric(values, totals.network_bytes)
             for kind in ("prefill", "cached", "decode"):
                 tokens.add_metric([*values, kind], getattr(totals, kind))
             read.add_metric(values, totals.kv_read_bytes)
-        yield from (tokens, read, held, gpu, money)
+        yield from (tokens, read, held, gpu, money, network)
 
 
 class Reading(NamedTuple):

@@ -74,7 +74,7 @@ class Passage:
     def charge(self, used: Usage) -> Charge:
         """What that cost where it ran, once the call has ended; worked out once."""
         if self._charged is None or self._charged[0] is not used:
-            charge = self.service.charge(used, self.call.choices, self.delivery, self.kv_read_bytes(used))
+            charge = self.service.charge(used, self.call, self.delivery, self.kv_read_bytes(used))
             self._charged = used, charge
         return self._charged[1]
 

@@ -94,6 +94,7 @@ class Pipeline:
         finally:
             responder.on_gone = None
             passage.delivery.ended_at = self._clock()
+            passage.delivery.network_bytes = len(request.body) + responder.sent_bytes
             used = passage.usage(opened.expected.prompt_tokens)
             self._measure.ended(passage, passage.delivery.outcome, used)
             if passage.turn is not None:

@@ -32,7 +32,7 @@ def _charged(passage: Passage, opened: Opened, used: Usage) -> Record:
 def _absorbed(passage: Passage, opened: Opened, attempt: Delivery) -> Record:
     """The whole prompt, computed: what the engine had of it in its cache it did not live to tell."""
     used = Usage.estimated(passage.prompt_tokens(opened.expected.prompt_tokens), 0)
-    charge = passage.service.charge(used, passage.call.choices, attempt, 0)
+    charge = passage.service.charge(used, passage.call, attempt, 0)
     return _record(passage, opened, used, charge, 0, attempt.pool, "engine_failed", "operator")
 
 
@@ -57,4 +57,5 @@ def _record(
         kv_byte_seconds=charge.kv_byte_seconds,
         gpu_microseconds=charge.gpu_microseconds,
         money_nanos=charge.money_nanos,
+        network_bytes=charge.network_bytes,
     )

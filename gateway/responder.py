@@ -39,7 +39,7 @@ class Responder:
     """Answers one request on its connection.
 
     `on_gone` is called once if the client leaves before the end; `cancel` ends the task that serves the request; `tee`
-    is told what the client gets, for a history.
+    is told what the client gets, for a history. `sent_bytes` are those of the body.
     """
 
     __slots__ = (
@@ -51,6 +51,7 @@ class Responder:
         "finished",
         "gone",
         "on_gone",
+        "sent_bytes",
         "slow",
         "source",
         "started",
@@ -64,6 +65,7 @@ class Responder:
         self._chunked = not http10
         self._head_only = head_only
         self.status = 0
+        self.sent_bytes = 0
         self.started = False
         self.finished = False
         self.gone = False
@@ -78,6 +80,7 @@ class Responder:
         if self.gone:
             return
         self.started, self.status = True, status
+        self.sent_bytes = len(body)
         if self.tee is not None:
             self.tee(body)
         head = self._head(status, headers, b"content-length: %d\r\n" % len(body))
@@ -93,6 +96,7 @@ class Responder:
 
     def write(self, data: bytes) -> None:
         if data and not self.gone:
+            self.sent_bytes += len(data)
             if self.tee is not None:
                 self.tee(data)
             self._line.send(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)

@@ -17,6 +17,7 @@ from budgets.limit import COSTS, GROWING
 from budgets.usage import Usage
 from config.models import Model
 from gateway.arguments import SoundArguments
+from gateway.call import Call
 from gateway.counting import Counter
 from gateway.delivery import Delivery
 from gateway.lineage import stripping
@@ -46,6 +47,9 @@ Size = tuple[int, int, int, int]
 COUNTED: Final = ("requests", "concurrent_calls")
 """Dimensions in which a call needs one, whatever its size."""
 NOTHING_QUIET: Final = (-1, -1, -1, -1, -1.0)
+PROMPT_TOKEN_BYTES: Final = 4
+REPLY_TOKEN_BYTES: Final = 200
+"""What a token takes on the wire, before it is known: text, and a frame of a stream around it."""
 MAX_SCOPES: Final = 1_000
 """Sessions whose limits are kept ready; they are made anew in microseconds."""
 
@@ -216,6 +220,7 @@ class Service:
             amounts["kv_byte_seconds"] = charge.kv_byte_seconds
             amounts["gpu_seconds"] = charge.gpu_microseconds
             amounts["money"] = charge.money_nanos
+            amounts["network_bytes"] = charge.network_bytes
         return amounts  # type: ignore[return-value]  # the keys are dimensions
 
     def kv_read_bytes(self, used: Usage, choices: int, prompts: int = 1) -> int:
@@ -227,12 +232,13 @@ class Service:
         choices, prompt = max(1, choices), -(-used.prompt_tokens // max(1, prompts))
         return choices * kv_read_bytes(self.model.geometry, prompt, used.decode_tokens // choices)
 
-    def charge(self, used: Usage, choices: int, delivery: Delivery, kv_read_bytes: int) -> Charge:
+    def charge(self, used: Usage, call: Call, delivery: Delivery, kv_read_bytes: int) -> Charge:
         """What a call that has ended cost in the pool that served it."""
         for pool, tariff in zip(self.pools, self.tariffs, strict=True):
             if pool.name == delivery.pool:
                 batch = pool.pool.running(delivery.replica)
-                return tariff.charge(used, choices, delivery.spent(batch), kv_read_bytes)
+                spent, network = delivery.spent(batch), delivery.network_bytes
+                return tariff.charge(used, call.choices, spent, kv_read_bytes, max(1, call.prompts), network)
         return Charge()
 
     def dearest(self, used: Usage, choices: int, prompts: int = 1) -> Charge:
@@ -242,11 +248,12 @@ class Service:
         for pool, pace, tariff in zip(self.pools, self.paces, self.tariffs, strict=True):
             prefill, decode = pace.prefill_seconds(used.prompt_tokens), pace.decode_seconds(used.prompt_tokens, each)
             spent = Spent(prefill, decode, pool.pool.usual_running)
-            charges.append(tariff.charge(used, choices, spent, read))
+            charges.append(tariff.charge(used, choices, spent, read, max(1, prompts)))
         return Charge(
             max(charge.kv_byte_seconds for charge in charges),
             max(charge.gpu_microseconds for charge in charges),
             max(charge.money_nanos for charge in charges),
+            PROMPT_TOKEN_BYTES * used.prompt_tokens + REPLY_TOKEN_BYTES * used.decode_tokens,
         )
 
 

@@ -33,6 +33,7 @@ SUMS: Final = (
     "kv_byte_seconds",
     "gpu_microseconds",
     "money_nanos",
+    "network_bytes",
 )
 DECIMALS: Final[Mapping[str, tuple[str, int]]] = {"gpu_microseconds": ("gpu_seconds", 6), "money_nanos": ("money", 9)}
 """What is told in other units than it is kept in, with all of its decimals."""

@@ -15,7 +15,13 @@ from tests.house import KEY, OTHER_KEY, House, events, house
 from tests.integration.test_gateway_pair import pair
 
 TENANTS = {"acme": KEY, "zeta": OTHER_KEY}
-AMOUNTS = {"money": "1000", "gpu_seconds": "1000h", "kv_byte_seconds": "1PB", "kv_read_bytes": "1PB"}
+AMOUNTS = {
+    "money": "1000",
+    "gpu_seconds": "1000h",
+    "kv_byte_seconds": "1PB",
+    "kv_read_bytes": "1PB",
+    "network_bytes": "1PB",
+}
 COUNTED = [dimension for dimension in DIMENSIONS if dimension != "concurrent_calls"]
 FIELDS = {
     "prefill_tokens": "prefill_tokens",
@@ -25,6 +31,7 @@ FIELDS = {
     "kv_byte_seconds": "kv_byte_seconds",
     "gpu_seconds": "gpu_microseconds",
     "money": "money_nanos",
+    "network_bytes": "network_bytes",
 }
 PARTS = 10**6
 """Counts of pieces are kept in millionths."""

@@ -113,3 +113,18 @@ async def test_a_strict_budget_of_money_is_never_exceeded(valkey: EmbeddedServer
         assert 200 in statuses and 429 in statuses
         spent = sum(record.money_nanos for record in await records(running))
         assert 0 < spent <= 2_000_000
+
+
+async def test_bytes_from_and_to_the_client_are_those_of_the_bodies(valkey: EmbeddedServer) -> None:
+    def network(data: dict[str, Any]) -> None:
+        data["tiers"]["standard"]["budgets"] = [
+            {"name": "network", "dimension": "network_bytes", "amount": "1GB", "every": "month"}
+        ]
+
+    async with house(valkey.url, change=network) as running:
+        answers = [await running.chat("Hello " * 100), await running.chat("Hello", stream=True)]
+        await running.nothing_left()
+        bodies = sum(len(answer.request.content) + len(answer.content) for answer in answers)
+        assert await in_use(running, "network:network_bytes") == bodies
+        assert sum(record.network_bytes for record in await records(running)) == bodies
+        assert await running.metric("kvgate_network_bytes_total") == bodies

@@ -107,7 +107,7 @@ async def test_a_report_sums_up_by_what_is_asked(recorded: Path, valkey: Embedde
     assert list(rows[0]) == [
         *("tenant", "model", "day", "calls"),
         *("prefill_tokens", "cached_tokens", "decode_tokens", "reasoning_tokens"),
-        *("kv_read_bytes", "kv_byte_seconds", "gpu_seconds", "money"),
+        *("kv_read_bytes", "kv_byte_seconds", "gpu_seconds", "money", "network_bytes"),
     ]
     assert len(rows) == 2 * 2 * 3
     assert sum(int(row["calls"]) for row in rows) == 2_400
@@ -129,6 +129,7 @@ async def test_a_report_of_one_tenant_and_one_day(recorded: Path, valkey: Embedd
             "kv_byte_seconds": 0,
             "gpu_seconds": 0,
             "money": 0,
+            "network_bytes": 0,
         }
     ]
     calls = [json.loads(line) for line in await usage(recorded, valkey, *only, "--by", "")]

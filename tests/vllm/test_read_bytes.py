@@ -3,7 +3,8 @@
 vLLM's figure holds weights and activations too (vllm/v1/metrics/perf.py). They are the same in every step of one kind,
 so they cancel in a difference of differences: what n more tokens cost after a long prompt, less what they cost after a
 short one, is KV alone, and is the same to the byte. With the weights of every step the whole estimate is within 10 %
-where the prompt is cached; what an uncached prompt adds beside are activations, which we do not count.
+of vLLM's for a reply of 24 tokens to a cached prompt. What differs: vLLM computes a step ahead, so that it has one more
+than there are tokens in a reply when it finds the end, and it counts activations, which show in uncached prompts.
 """
 
 from dataclasses import dataclass, replace
@@ -92,17 +93,18 @@ async def test_all_that_is_read_is_within_a_tenth(
     text = "the valve is off " * words
     await read(gateway, engine, text, FEW)  # leaves the blocks cached
     seen = await read(gateway, engine, text, tokens)
-    ratio = seen.whole(tokens) / seen.engine
-    tell.append(f"read bytes: {words:3} x 4 words, {tokens:2} tokens, weights and all: {ratio:.4f} of vLLM's estimate")
-    assert 0.9 < ratio < 1.1
+    steps, ahead = (seen.whole(each) / seen.engine for each in (tokens, tokens + 1))
+    tell.append(
+        f"read bytes: {words:3} x 4 words, {tokens:2} tokens, weights and all: {steps:.4f} of vLLM's estimate, "
+        f"{ahead:.4f} with the step that it computes ahead"
+    )
+    assert 0.9 < ahead < 1.1
+    assert tokens == FEW or 0.9 < steps < 1.1
 
 
 async def test_what_a_new_prompt_adds_are_its_activations(gateway: Gateway, engine: Engine, tell: list[str]) -> None:
-    """Read in one step with the weights: so much a token, whatever the prompt."""
-    fresh = [await read(gateway, engine, f"{words} lamps are on " * words, 1) for words in (100, 300)]
-    beside = [seen.engine - seen.whole(1) for seen in fresh]
-    new = [seen.prompt_tokens - seen.cached_tokens for seen in fresh]
-    each = [more / tokens for more, tokens in zip(beside, new, strict=True)]
-    tell.append(f"read bytes: an uncached prompt's token adds {each[0]:,.0f} and {each[1]:,.0f} bytes of activations")
-    assert each[0] == pytest.approx(each[1], rel=0.05)
-    assert all(more > 0 for more in beside)
+    """In bf16, read by each of 30 layers: four vectors of the model's width and three of its inner one."""
+    seen = await read(gateway, engine, "100 lamps are on " * 100, 1)
+    each = (seen.engine - seen.whole(2)) / (seen.prompt_tokens - seen.cached_tokens)
+    tell.append(f"read bytes: a token of an uncached prompt adds {each:,.0f} bytes of activations")
+    assert each == pytest.approx(2 * 30 * (4 * 576 + 3 * 1_536), rel=0.1)

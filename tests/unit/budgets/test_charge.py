@@ -90,3 +90,10 @@ def test_replies_to_one_prompt_share_it_but_not_their_states() -> None:
     )
     tariff, used = Tariff(hybrid, H100), Usage.reported(1_000, None, 6)
     assert tariff.byte_seconds(used, 2, Spent(0.0, 3.0)) == (1_000 * 131_072 + 2 * 64) * 3 + 2 * (0 + 1 + 2) * 131_072
+
+
+def test_prompts_of_one_call_do_not_attend_to_each_other() -> None:
+    tariff, hundred = Tariff(LLAMA_8B, H100), Usage.reported(100 * 1_000, None, 0)
+    one = tariff.gpu_microseconds(Usage.reported(1_000, None, 0), 1, 0)
+    assert tariff.gpu_microseconds(hundred, 1, 0, prompts=100) == pytest.approx(100 * one, abs=100)
+    assert tariff.gpu_microseconds(hundred, 1, 0) > 130 * one

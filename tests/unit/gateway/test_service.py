@@ -15,10 +15,11 @@ from gateway.pools import ServedPool
 from gateway.service import Service
 from policies.cap_context import CapContext
 from policies.plan import may_act
-from tests.unit.gateway.samples import caller, config, model
+from tests.unit.gateway.samples import call, caller, config, model
 
 KV = {"dimension": "kv_read_bytes", "amount": "2TB", "per": "1h"}
 USED = Usage.reported(1_000, 400, 30)
+CALL = call(b'{"model":"demo","messages":[{"role":"user","content":"x"}]}')
 
 
 def service(*changes: tuple[str, object]) -> Service:
@@ -61,22 +62,24 @@ def test_what_depends_on_the_pool_is_reserved_at_the_dearest() -> None:
 
 def test_what_it_cost_is_charged_where_it_ran() -> None:
     at = service(("tiers/standard/budgets", COSTS), HOURLY)
-    ended = Delivery(pool="main", replica="127.0.0.1:9001", sent_at=10.0, first_at=10.5, ended_at=13.5)
-    charge = at.charge(USED, 1, ended, at.kv_read_bytes(USED, 1))
-    by_hand = at.tariffs[0].charge(USED, 1, Spent(0.5, 3.0, 1), at.kv_read_bytes(USED, 1))
+    ended = Delivery(
+        pool="main", replica="127.0.0.1:9001", sent_at=10.0, first_at=10.5, ended_at=13.5, network_bytes=70
+    )
+    charge = at.charge(USED, CALL, ended, at.kv_read_bytes(USED, 1))
+    by_hand = at.tariffs[0].charge(USED, 1, Spent(0.5, 3.0, 1), at.kv_read_bytes(USED, 1), 1, 70)
     assert charge == by_hand
     amounts = at.amounts(USED, 1, charge=charge)
     assert (amounts["money"], amounts["gpu_seconds"]) == (charge.money_nanos, charge.gpu_microseconds)
-    assert amounts["kv_byte_seconds"] == charge.kv_byte_seconds
-    assert at.charge(USED, 1, Delivery(), 0) == Charge(), "it never got anywhere"
+    assert (amounts["kv_byte_seconds"], amounts["network_bytes"]) == (charge.kv_byte_seconds, 70)
+    assert at.charge(USED, CALL, Delivery(), 0) == Charge(), "it never got anywhere"
 
 
 def test_the_batch_is_what_the_engine_last_said_it_runs() -> None:
     at = service(HOURLY)
     ended = Delivery(pool="main", replica="127.0.0.1:9001", sent_at=1.0, ended_at=2.0)
-    alone = at.charge(USED, 1, ended, 0)
+    alone = at.charge(USED, CALL, ended, 0)
     at.pools[0].pool.learn("127.0.0.1:9001", load=Load(running=32), max_model_len=None)
-    assert at.charge(USED, 1, ended, 0).gpu_microseconds < alone.gpu_microseconds
+    assert at.charge(USED, CALL, ended, 0).gpu_microseconds < alone.gpu_microseconds
 
 
 def test_without_a_limit_of_costs_nothing_is_worked_out_beforehand() -> None:

@@ -61,9 +61,12 @@ async def test_costs_are_told_in_the_units_that_people_read_with_all_their_digit
         "kv_byte_seconds": str(3 * 2**62),
         "gpu_seconds": "4.500003",
         "money": "0.000001050",
+        "network_bytes": "0",
     }
     (text,) = written(rows, "jsonl")
-    assert '"kv_byte_seconds":13835058055282163712,"gpu_seconds":4.500003,"money":0.000001050}' in text
+    assert (
+        '"kv_byte_seconds":13835058055282163712,"gpu_seconds":4.500003,"money":0.000001050,"network_bytes":0}' in text
+    )
 
 
 async def test_parquet_holds_what_the_other_forms_do(tmp_path: Path) -> None:
