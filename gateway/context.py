@@ -16,6 +16,7 @@ import msgspec
 
 from gateway import errors
 from gateway.call import Call
+from gateway.clock import wall
 from gateway.counting import THREAD_CHARACTERS
 from gateway.metrics import Metrics
 from gateway.owned import generated_limit
@@ -118,7 +119,7 @@ class Context:
         size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages), weight)
         repair = None if service.takes_broken_arguments else service.arguments.repair(call, known.digests)
         counts = known.memory.counts or not service.quiet(size, known.idle_seconds)
-        if not (counts or service.looks or repair or known.memory is not EMPTY):
+        if not (counts or service.looks or service.ages or repair or known.memory is not EMPTY):
             return estimated(call)
         scale = self._ratio(service.model.name) if counts else 1.0
         counter = service.counter
@@ -136,6 +137,7 @@ class Context:
             reply_tokens=reply,
             automatic=repair,
             rendered=service.rendered,
+            now_seconds=wall() if service.ages else None,
         )
         new = sum(map(len, call.messages[known.known_messages :])) if counts else 0
         keeping = known.keeping if self._hold is not None else NOTHING

@@ -25,6 +25,7 @@ WHY: dict[str, str] = {
     "rule": "always",
     "cold": "the engine holds nothing of the prompt",
     "pause": "the session has rested",
+    "age": "turns are too old",
     "mark": "a mark is passed",
     "limit": "a limit would be passed",
     "gain": "it gains more than it costs",

@@ -30,6 +30,7 @@ from gateway.tenants import Caller
 from gateway.texts import Place
 from policies.cap_context import CapContext
 from policies.dedupe_tool_output import DedupeToolOutput
+from policies.drop_stale_turns import DropStaleTurns
 from policies.keeping import NOTHING, Keeping
 from policies.pin import Pin
 from policies.plan import may_act
@@ -70,6 +71,7 @@ class Service:
         "_session_budgets",
         "_session_scopes",
         "_sized",
+        "ages",
         "announces",
         "arguments",
         "bounds",
@@ -149,6 +151,7 @@ class Service:
         self._policies: Sequence[Policy] = capped(caller.may.policies, None)
         self._sized = sized(self._policies)
         self.looks = any(isinstance(policy, Strip | Repair) for policy in self._policies)
+        self.ages = any(map(goes_by_age, self._policies))
         self.arguments = SoundArguments()
         self.rendered = Rendered()
         self.takes_broken_arguments = all(pool.features.broken_arguments is not False for pool in pools)
@@ -258,8 +261,13 @@ class Service:
 
 
 def sized(policies: Sequence[Policy]) -> Sequence[Policy]:
-    """Those that have a threshold; what `strip` and `repair` look for may be of any size."""
-    return [policy for policy in policies if not isinstance(policy, Strip | Repair | Pin)]
+    """Those that have a threshold; what `strip` and `repair` look for may be of any size, and age has none."""
+    return [policy for policy in policies if not (isinstance(policy, Strip | Repair | Pin) or goes_by_age(policy))]
+
+
+def goes_by_age(policy: Policy) -> bool:
+    """Whether a policy must know since when messages are there, so that every conversation is looked at."""
+    return isinstance(policy, DropStaleTurns) and policy.older_than_seconds is not None
 
 
 def keeping_for(caller: Caller) -> Keeping:

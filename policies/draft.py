@@ -19,9 +19,9 @@ from policies.trimmed import Trimmed
 WINDOW = "keep_recent_turns"
 
 
-Step = Literal["", "cold", "pause", "mark", "limit", "gain"]
-"""Why what was sent before may change: nothing (it may not), the engine holds none of it, the session has rested, a
-mark was passed, a limit would be, it gains more than it costs."""
+Step = Literal["", "cold", "pause", "age", "mark", "limit", "gain"]
+"""Why what was sent before may change: nothing (it may not), the engine holds none of it, the session has rested, turns
+are too old, a mark was passed, a limit would be, it gains more than it costs."""
 
 
 @dataclass(frozen=True, slots=True)

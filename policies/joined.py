@@ -10,7 +10,8 @@ from policies.memory import Cut, InForce, Memory, Recorded
 
 def joined(ours: Memory, theirs: Memory) -> Memory:
     """Both; where they differ about the same message or setting, ours."""
-    return Memory(_both(ours.enforced, theirs.enforced), _both(ours.shadow, theirs.shadow), ours.version)
+    edits = _both(ours.enforced, theirs.enforced), _both(ours.shadow, theirs.shadow)
+    return Memory(*edits, ours.version, ours.seen if len(ours.seen) >= len(theirs.seen) else theirs.seen)
 
 
 def _both(ours: InForce, theirs: InForce) -> InForce:

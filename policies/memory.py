@@ -95,12 +95,24 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """So many messages there were at this time, in seconds since 1970."""
+
+    messages: int
+    at_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
-    """The edits made so far, and apart from them those that policies in shadow would have made."""
+    """The edits made so far, and apart from them those that policies in shadow would have made.
+
+    `seen` says since when messages are there, where a policy asks for it.
+    """
 
     enforced: InForce = InForce()
     shadow: InForce = InForce()
     version: int = VERSION
+    seen: tuple[Seen, ...] = ()
 
     @property
     def counts(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies import outcome
+from policies.ages import Ages, noted
 from policies.cap_context import CapContext, Refuse
 from policies.clear_old_reasoning import ClearOldReasoning
 from policies.conversation import Conversation
@@ -20,7 +21,7 @@ from policies.edit import Edit
 from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.keeping import NOTHING, Keeping
-from policies.memory import EMPTY, Cut, InForce, Memory
+from policies.memory import EMPTY, Cut, InForce, Memory, Seen
 from policies.outcome import Reason, ahead, edits, reasons
 from policies.policy import Policy
 from policies.pricing import Pricing, best_start, first_change
@@ -87,6 +88,7 @@ class _State:
     keeping: Keeping
     records: Mapping[bytes, str]
     rendered: Render
+    ages: Ages
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def plan(
     keeping: Keeping = NOTHING,
     records: Mapping[bytes, str] = NO_RECORDS,
     rendered: Render = render,
+    now_seconds: float | None = None,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
 
@@ -124,9 +127,11 @@ def plan(
     step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide. `automatic` is
     what must be repaired in any case, whatever is remembered. Originals are named as far as `keeping` allows; without
     it none is. `records` are those of older turns, by their names; `rendered` carries a trim out that was made before.
+    `now_seconds` is the time since 1970, for what goes by age.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
-    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records, rendered)
+    ages = _ages(policies, memory.seen, len(conversation.messages), now_seconds)
+    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records, rendered, ages)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
     lane = _lane(conversation, enforced, before.enforced, state)
     refusal = _refusal(enforced, lane.draft.total_tokens, reply_tokens)
@@ -137,7 +142,7 @@ def plan(
         lane.edits,
         conversation.total_tokens,
         lane.draft.total_tokens,
-        Memory(lane.in_force),
+        Memory(lane.in_force, seen=ages.seen),
         reasons=lane.reasons,
         cached_tokens=lane.draft.total_tokens - lane.draft.tokens_between(first, len(conversation.messages)),
         again_tokens=lane.draft.tokens_between(first, known),
@@ -166,6 +171,14 @@ def _with_shadow(done: Plan, lane: _Lane) -> Plan:
         shadow=tuple(edit for edit, _ in more),
         shadow_reasons=tuple(reason for _, reason in more),
     )
+
+
+def _ages(policies: Sequence[Policy], seen: Sequence[Seen], messages: int, now_seconds: float | None) -> Ages:
+    """Since when the messages are there, if a policy asks and it is known what time it is."""
+    asked = [p.older_than_seconds for p in policies if isinstance(p, DropStaleTurns) and p.older_than_seconds]
+    if not asked or now_seconds is None:
+        return Ages()
+    return Ages(noted(seen, messages, now_seconds, max(asked)), now_seconds)
 
 
 def _refilled(before: Cut | None, now: Cut | None) -> bool:
@@ -253,7 +266,7 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
             case ClearOldReasoning():
                 draft = policy.revise(draft)
             case DropStaleTurns():
-                draft = policy.revise(draft, state.idle_seconds)
+                draft = policy.revise(draft, state.idle_seconds, state.ages)
             case _:
                 pass
     return draft

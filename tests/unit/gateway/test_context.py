@@ -85,6 +85,14 @@ async def test_what_has_no_threshold_is_done_without_counting_too() -> None:
     assert first.sent_tokens < first.original_tokens
 
 
+async def test_since_when_messages_are_there_is_noted_without_counting() -> None:
+    count = Words()
+    at = service(count, {"kind": "drop_stale_turns", "older_than_seconds": 3600})
+    plan = await planned(conversation("Hello", "there"), at)
+    assert [each.messages for each in plan.memory.seen] == [2]
+    assert (count.texts, plan.counted, plan.edits) == (0, False, ())
+
+
 async def test_without_policies_and_limits_nothing_is_ever_counted() -> None:
     count = Words()
     plan = await planned(conversation("word " * 50_000), service(count))
