@@ -253,6 +253,19 @@ async def test_policies_and_budgets_see_the_whole_conversation(valkey: EmbeddedS
         assert (await told(running, [NEXT], "stored; at=11")).status_code == 200, "and the history is as it was"
 
 
+async def test_a_dry_run_sees_the_history_and_leaves_it_alone(valkey: EmbeddedServer) -> None:
+    async with scripted(valkey, answers(says("Hello."))) as (running, up):
+        await told(running, [HELLO], "stored; new")
+        dry = {"authorization": f"Bearer {KEY}", "x-session-id": "chat", "x-kvgate-dry-run": "1"}
+        for context in ("stored", "stored; at=2"):
+            body = {"model": "demo", "messages": [NEXT]}
+            shown = await running.http.post("/chat/completions", json=body, headers=dry | {"x-context": context})
+            assert shown.json()["session"] == {"status": "known", "known_messages": 1}
+            await running.quiet()
+        assert (await told(running, [NEXT], "stored; at=2")).status_code == 200
+        assert len(up.requests) == 2
+
+
 async def test_a_turn_that_a_budget_denies_is_none(valkey: EmbeddedServer) -> None:
     def few(data: dict[str, Any]) -> None:
         storing(data)
