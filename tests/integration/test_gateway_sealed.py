@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from gateway.embedded import EmbeddedServer
 from gateway.store import Store
-from tests.house import House, gateway
+from tests.house import KEY, House, gateway
 from tests.integration.test_gateway_edits import ANSWER, START, asked, messages_of, wire
+from tests.integration.test_originals import dumped
 from tests.upstream import Upstream, answers, reply, upstream
 
 ONE, TWO = ("one:" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
@@ -98,3 +100,71 @@ async def test_edits_that_somebody_changed_are_not_believed(valkey: EmbeddedServ
             await turns(house, messages)
         assert await house.metric("kvgate_store_unopened_total", what="edits") == 3
     assert steady(up)
+
+
+ONLY_HERE = "zanzibar"
+"""A word that stands in everything that is said, and nowhere else."""
+SAID = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"zanzibar!"},"finish_reason":"stop"}]}'
+
+
+def keeping_all(data: dict[str, Any]) -> None:
+    """Every feature that stores text."""
+    policies: list[dict[str, Any]] = [
+        {"kind": "trim_tool_output", "max_tokens": 1_000, "keep_original": "24h"},
+        {"kind": "summarize_older_turns", "by": "facts", "high_water_tokens": "3k", "low_water_tokens": "2k"},
+    ]
+    data["tiers"]["standard"] |= {"policies": policies, "session": {"history": "stored"}}
+
+
+async def everything(house: House) -> None:
+    """Four turns of a session that leave behind all that can be left behind."""
+    headers = {"authorization": f"Bearer {KEY}", "x-session-id": "chat", "x-context": "stored; new"}
+    output = "\n".join(f"{number}: {ONLY_HERE} and back" for number in range(1_200))
+    call = {"id": "c", "type": "function", "function": {"name": ONLY_HERE, "arguments": "{}"}}
+    first: list[dict[str, Any]] = [
+        {"role": "user", "content": f"Read about {ONLY_HERE}."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": output},
+    ]
+    for number in range(4):
+        said = first if not number else [{"role": "user", "content": f"{number}. More of {ONLY_HERE}. " * 300}]
+        answer = await house.http.post("/chat/completions", json={"model": "demo", "messages": said}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        await house.quiet()
+        headers["x-context"] = "stored"
+
+
+async def stored(store: Store) -> dict[str, bytes]:
+    found = await store.command("KEYS", "*")
+    assert isinstance(found, list)
+    return {key.decode(): await dumped(store, key.decode()) for key in found}
+
+
+@pytest.mark.parametrize("keys", [None, ONE])
+async def test_whatever_is_stored_no_word_of_it_lies_open(
+    valkey: EmbeddedServer, store: Store, keys: str | None
+) -> None:
+    async with (
+        upstream(answers(reply(200, SAID))) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, keeping_all, store_keys=keys) as house,
+    ):
+        await everything(house)
+        found = await stored(store)
+    assert any(":o:" in key for key in found) and any(":h:" in key for key in found)
+    open_ = [key for key, value in found.items() if ONLY_HERE.encode() in value]
+    assert bool(open_) is (keys is None), open_
+
+
+async def test_deletion_leaves_accounts_and_nothing_else(valkey: EmbeddedServer, store: Store) -> None:
+    async with (
+        upstream(answers(reply(200, SAID))) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, keeping_all) as house,
+    ):
+        await everything(house)
+        answer = await house.http.delete("/sessions/chat", headers={"authorization": f"Bearer {KEY}"})
+        assert answer.status_code == 200
+        await house.quiet()
+        left = await stored(store)
+    assert not [key for key, value in left.items() if ONLY_HERE.encode() in value]
+    accounts = re.compile(r"kvgate:1:(?!.*:(s|o|h|kept|sessions|texts)\b).*")
+    assert not [key for key in left if accounts.fullmatch(key) is None]
