@@ -74,11 +74,14 @@ class Draft:
     @cached_property
     def pinned(self) -> frozenset[int]:
         """What no window drops: of what a summary covers nothing but the task and the bridge behind it."""
+        pinned = self.frame.pinned
+        if self.cut:
+            pinned = pinned.union(window.opening(self.frame.conversation, self.cut))
         if self.summary is None:
-            return self.frame.pinned
+            return pinned
         cover = self.summary.cover
         bridge = () if cover.bridge is None else (cover.bridge,)
-        return self.frame.head.union(bridge, (at for at in self.frame.pinned if at >= cover.stop))
+        return self.frame.head.union(bridge, (at for at in pinned if at >= cover.stop))
 
     @property
     def summarized(self) -> int:

@@ -38,9 +38,14 @@ class Frame:
         return window.pinned(self.conversation).union(*turns) if self.untouched else window.pinned(self.conversation)
 
     @cached_property
-    def cuts(self) -> tuple[int, ...]:
+    def borders(self) -> tuple[int, ...]:
         """Where a window may begin."""
-        return window.cuts(self.conversation, self.pinned)
+        return window.borders(self.conversation, self.pinned)
+
+    @cached_property
+    def cuts(self) -> tuple[int, ...]:
+        """Where a window may move to."""
+        return window.cuts(self.conversation, self.borders)
 
     @cached_property
     def head(self) -> frozenset[int]:

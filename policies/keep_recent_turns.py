@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 
+from policies import window
 from policies.copies import restorations
 from policies.draft import WINDOW, Draft
 from policies.pricing import Pricing, might_pay, pays
@@ -48,8 +49,8 @@ class KeepRecentTurns(BaseModel):
 
     By turns, the first and pinned ones not counted: of more than `high_water_turns` (default twice `turns`) the latest
     `turns` stay. By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default half of
-    it), even if fewer than `turns` stay. The latest turn always stays, but for the first steps of an agent with one
-    task. Without any mark, only a prompt that would be refused is cut.
+    it), even if fewer than `turns` stay. The latest turn always stays, but for the first steps of an agent at work.
+    Without any mark, only a prompt that would be refused is cut.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -148,13 +149,20 @@ def _cut_by_tokens(before: int, total: int, moves: list[Move], water: Water) -> 
 
 def _moves(draft: Draft) -> list[Move]:
     """All moves there are, nearest first; linear in the messages."""
-    pinned = draft.pinned
     starts = [start for start in draft.frame.cuts if start > draft.cut]
-    stop = starts[-1] if starts else draft.cut
-    loose = (draft.tokens(at) if at not in pinned and draft.keeps(at) else 0 for at in range(draft.cut, stop))
-    freed = list(accumulate(loose, initial=0))
-    restored = _restored(draft)
-    return [Move(start, freed[start - draft.cut] - restored[start]) for start in starts]
+    if not starts:
+        return []
+    costs = [_loose_tokens(draft, at) for at in range(draft.cut, starts[-1])]
+    freed, restored, latest = list(accumulate(costs, initial=0)), _restored(draft), draft.frame.conversation.turns()[-1]
+    # What the latest turn was asked stays, also before a window that begins inside it.
+    asked = sum(costs[at - draft.cut] for at in window.opening(draft.frame.conversation, starts[-1]) if at >= draft.cut)
+    kept = (asked if start > latest.start else 0 for start in starts)
+    moves = zip(starts, kept, strict=True)
+    return [Move(start, freed[start - draft.cut] - restored[start] - stays) for start, stays in moves]
+
+
+def _loose_tokens(draft: Draft, at: int) -> int:
+    return draft.tokens(at) if at not in draft.pinned and draft.keeps(at) else 0
 
 
 def _restored(draft: Draft) -> list[int]:

@@ -35,7 +35,7 @@ def replayed(
         draft = replace(draft, ahead=Ahead(cover, in_force.ahead.key))
     if in_force.cut and _holds(frame, in_force.cut):
         # An answer that came late to a call already dropped brings the call back.
-        allowed = (start for start in frame.cuts if start <= in_force.cut.at)
+        allowed = (start for start in frame.borders if start <= in_force.cut.at)
         draft = draft.with_cut(max(allowed, default=0), in_force.cut.policy)
     if in_force.cleared and _holds(frame, in_force.cleared):
         draft = draft.with_cleared(in_force.cleared.at)

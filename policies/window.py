@@ -5,7 +5,7 @@ answer (so user and assistant still alternate), groups of calls stay or go whole
 nothing that the model has not answered yet is touched.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from policies.conversation import INSTRUCTIONS, Conversation
@@ -46,11 +46,22 @@ def is_bound(conversation: Conversation, turn: range) -> bool:
     return len(thinking) > 1 and thinking[-1] == last and not messages[last].calls
 
 
-def cuts(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
-    """Where a window may begin, ascending: starts of turns and, in the first one, of the steps of an agent.
+def cuts(conversation: Conversation, borders: Sequence[int]) -> tuple[int, ...]:
+    """Which of the `borders` a window may move to: the starts of turns, and the steps of an agent still at work.
 
-    They part no group and leave nothing unanswered. An agent that was given one task has no other turns; its steps
-    follow the task, which stays, as well as they followed one another.
+    An agent works in one turn however long it takes. A turn that is over goes as a whole.
+    """
+    turns, messages = conversation.turns(), conversation.messages
+    under_way = turns[-1].start if turns and messages[-1].role == "tool" else len(messages)
+    starts = {turn.start for turn in turns}
+    return tuple(border for border in borders if border in starts or border > under_way)
+
+
+def borders(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
+    """Where a window may begin, ascending: the starts of turns and, inside them, of the steps of an agent.
+
+    They part no group and leave nothing unanswered. A step follows what its turn was asked, which stays, as well as it
+    followed the step before.
     """
     messages = conversation.messages
     answered = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1) + 1
@@ -65,8 +76,14 @@ def cuts(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ...]:
             parted[loose[-1] + 1] -= 1
     inside = list(accumulate(parted))
     turns = conversation.turns()
-    starts = [*_steps(conversation, turns[0]), *(turn.start for turn in turns[1:])] if turns else []
+    starts = [start for turn in turns for start in (turn.start, *_steps(conversation, turn))][1:]
     return tuple(start for start in starts if start <= ceiling and not inside[start])
+
+
+def opening(conversation: Conversation, cut: int) -> frozenset[int]:
+    """What a turn was asked that a window which begins inside it leaves standing before it."""
+    turn = next((turn for turn in conversation.turns() if turn.start < cut < turn.stop), range(0))
+    return frozenset(at for at in turn if conversation.messages[at].role == "user" and at < cut)
 
 
 def _steps(conversation: Conversation, turn: range) -> list[int]:

@@ -29,7 +29,7 @@ from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.text_spans import boundary
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
-from policies.window import cuts
+from policies.window import borders
 from tests.unit.policies.conversations import Counter, conversation, count, message
 
 GIANT = (
@@ -113,7 +113,7 @@ def turns(draw: st.DrawFn) -> list[Message]:
     """A turn: one or two user messages, rounds of calls, and mostly an answer."""
     asked = [message("user", draw(short), media=draw(st.integers(0, 1))) for _ in range(draw(st.integers(1, 2)))]
     reminder = [message("system", "Mind the budget.")] * draw(st.sampled_from((0, 0, 0, 1)))
-    called = chain.from_iterable(draw(st.lists(rounds(), max_size=2)))
+    called = chain.from_iterable(draw(st.lists(rounds(), max_size=4)))
     closing = [message("assistant", draw(short), thinking=draw(thinking))] * draw(st.sampled_from((0, 1, 1, 1)))
     return [*asked, *reminder, *called, *closing]
 
@@ -292,5 +292,5 @@ def test_a_border_is_a_border(text: str, at: int) -> None:
 @given(chaotic)
 def test_windows_begin_where_the_validator_agrees(talk: Conversation) -> None:
     draft = Draft(Frame(talk))
-    for cut in cuts(talk, draft.frame.pinned):
+    for cut in borders(talk, draft.frame.pinned):
         assert violations(talk, edits(draft.with_cut(cut))) == ()

@@ -222,9 +222,10 @@ def test_forty_turns_with_tools_break_the_prefix_at_most_four_times(policies: li
     assert breaks(parts, policies, 20_000) <= at_most
 
 
-def test_an_agent_with_one_task_stays_below_the_trigger_too() -> None:
+@pytest.mark.parametrize("before", [[], [user("Hello."), says("Hello!")]], ids=["one turn", "a later turn"])
+def test_an_agent_at_work_stays_below_the_trigger_too(before: list[Message]) -> None:
     steps = (part for number in range(40) for part in turn(number, 2000)[1:3])
-    parts = [system(), user("Check all."), *steps, says()]
+    parts = [system(), *before, user("Check all."), *steps, says(), user("And now?"), says()]
     tier: list[Policy] = [
         KeepRecentTurns(high_water_tokens=20_000, low_water_tokens=4_000),
         CapContext(limit_tokens=20_000),

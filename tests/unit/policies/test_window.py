@@ -1,12 +1,12 @@
 """Where a window may begin, and what falls out before it."""
 
 from policies.conversation import Conversation
-from policies.window import cuts, dropped, pinned
+from policies.window import borders, cuts, dropped, opening, pinned
 from tests.unit.policies.conversations import calling, conversation, result, says, system, turn, user
 
 
 def windows(talk: Conversation) -> tuple[int, ...]:
-    return cuts(talk, pinned(talk))
+    return cuts(talk, borders(talk, pinned(talk)))
 
 
 def test_instructions_the_task_and_its_answer_are_pinned() -> None:
@@ -45,8 +45,21 @@ def test_its_steps_stay_dropped_when_the_task_is_done_or_the_user_breaks_in() ->
     steps = [part for call in "abc" for part in (calling(call), result(call))]
     for more in ([says()], [says(), user()], [user()], [calling("d"), result("d")]):
         talk = conversation(user(), *steps, *more)
-        assert 5 in windows(talk)
+        assert 5 in borders(talk, pinned(talk))
         assert dropped(5, pinned(talk)) == (range(1, 5),)
+
+
+def test_the_steps_of_a_later_turn_leave_what_it_was_asked() -> None:
+    steps = [part for call in "abc" for part in (calling(call), result(call))]
+    talk = conversation(user(), says(), user(), user(), *steps)
+    assert windows(talk) == (2, 6, 8)
+    assert opening(talk, 8) == {2, 3}
+    assert opening(talk, 2) == opening(talk, 0) == frozenset()
+
+
+def test_a_turn_that_is_over_goes_as_a_whole() -> None:
+    talk = conversation(user(), says(), user(), calling("a"), result("a"), says(), user())
+    assert windows(talk) == (2, 6)
 
 
 def test_a_step_stays_whole_and_so_does_what_follows_a_thought() -> None:
