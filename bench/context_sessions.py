@@ -65,23 +65,24 @@ def real(folder: Path = TRACES) -> list[Session]:
 
 def forty_turns(result_tokens: int = 2000, turns: int = 40) -> Session:
     """A user who asks so many times, each time answered with the help of one tool's output of so many tokens."""
-    return Session("turns", [SYSTEM, *(part for at in range(turns) for part in _turn(at, result_tokens))])
+    return Session("turns", [SYSTEM, *(part for at in range(turns) for part in wire_turn(at, log(at, result_tokens)))])
 
 
 def forty_steps(result_tokens: int = 2000, steps: int = 40) -> Session:
     """The same tool traffic in one turn: an agent that was given one task and calls its tool until it is done."""
-    rounds = (part for at in range(steps) for part in _turn(at, result_tokens)[1:3])
+    rounds = (part for at in range(steps) for part in wire_turn(at, log(at, result_tokens))[1:3])
     task = {"role": "user", "content": "Check all pumps."}
     return Session("steps", [SYSTEM, task, *rounds, {"role": "assistant", "content": "All pumps are checked."}])
 
 
-def _turn(at: int, result_tokens: int) -> list[WireMessage]:
+def wire_turn(at: int, output: str) -> list[WireMessage]:
+    """A question, the call of a tool, its output, and the answer."""
     function = {"name": "read_log", "arguments": json.dumps({"pump": at})}
     called = [{"id": f"c{at}", "type": "function", "function": function}]
     return [
         {"role": "user", "content": f"How is pump {at}?"},
         {"role": "assistant", "content": "", "tool_calls": called},
-        {"role": "tool", "tool_call_id": f"c{at}", "content": log(at, result_tokens)},
+        {"role": "tool", "tool_call_id": f"c{at}", "content": output},
         {"role": "assistant", "content": f"Pump {at} runs; its pressure is {_pressure(at, 0)} bar."},
     ]
 

@@ -10,6 +10,7 @@ from policies.cap_context import CapContext
 from policies.dedupe_tool_output import DedupeToolOutput
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.policy import Policy
+from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 
 KEPT = 3
@@ -20,12 +21,14 @@ KEPT = 3
 class Scale:
     """Marks in tokens: `trigger` is the high water, `output` what an output is trimmed to as it arrives, `old` later.
 
-    With `capped` the trigger is a limit as well: what stays above it is refused.
+    `record` is what a record of older turns may take. With `capped` the trigger is a limit as well: what stays above
+    it is refused.
     """
 
     trigger_tokens: int
     output_tokens: int
     old_tokens: int
+    record_tokens: int
     capped: bool
 
     def window(self, share: float) -> tuple[Policy, ...]:
@@ -35,8 +38,8 @@ class Scale:
         return (window, CapContext(limit_tokens=high)) if self.capped else (window,)
 
 
-FORTY = Scale(trigger_tokens=20_000, output_tokens=1_000, old_tokens=200, capped=True)
-REAL = Scale(trigger_tokens=4_000, output_tokens=250, old_tokens=64, capped=False)
+FORTY = Scale(trigger_tokens=20_000, output_tokens=1_000, old_tokens=200, record_tokens=1_000, capped=True)
+REAL = Scale(trigger_tokens=4_000, output_tokens=250, old_tokens=64, record_tokens=400, capped=False)
 """A real session here ends at 2,000 to 16,000 tokens, of which 900 to 3,200 are its task."""
 
 NONE = "no policy"
@@ -52,6 +55,9 @@ def tiers(scale: Scale) -> list[Tier]:
     trim = TrimToolOutput(max_tokens=scale.output_tokens)
     old = TrimToolOutput(max_tokens=scale.old_tokens, age_groups=KEPT)
     together = (dedupe, trim, old, *scale.window(0.5))
+    facts = SummarizeOlderTurns(
+        by="facts", high_water_tokens=high, low_water_tokens=high // 2, max_tokens=scale.record_tokens
+    )
     return [
         Tier(NONE),
         Tier(SLIDING_TURNS, (KeepRecentTurns(turns=KEPT, high_water_turns=KEPT),)),
@@ -66,6 +72,7 @@ def tiers(scale: Scale) -> list[Tier]:
         Tier(TOGETHER, together),
         Tier(f"{TOGETHER}, economic", together, economic=True),
         Tier(f"{TOGETHER}, originals kept", tuple(map(_keeping_originals, together))),
+        Tier(f"{TOGETHER}, facts recorded", (dedupe, trim, old, facts, *scale.window(0.5))),
     ]
 
 
