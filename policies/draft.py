@@ -222,7 +222,7 @@ def reasoning_in(frame: Frame, turn: range) -> list[int]:
     None of them may be touched where one is pinned, and where it is the reasoning that keeps the first turn whole.
     """
     conversation = frame.conversation
-    if turn == conversation.turns()[0] and window.is_bound(conversation, turn):
+    if turn == conversation.turns()[0] and window.is_kept_by_reasoning(conversation, turn):
         return []
     found = [at for at in turn if conversation.messages[at].reasoning]
     return found if frame.untouched.isdisjoint(found) else []

@@ -28,14 +28,25 @@ def _opener(conversation: Conversation, turn: range) -> set[int]:
     messages = conversation.messages
     spoken = [at for at in turn if messages[at].role not in INSTRUCTIONS]
     task = {at for at in spoken if messages[at].role == "user"}
-    closing = messages[spoken[-1]]
-    is_answer = closing.role == "assistant" and not closing.calls
-    if is_answer and not is_bound(conversation, turn):
+    if not is_kept_by_reasoning(conversation, turn) and is_closed(conversation, turn):
         return task | {spoken[-1]}
     thoughts = (at for at in turn if messages[at].reasoning)
     last_step = (at for at in reversed(turn) if messages[at].role == "assistant")
     whole_from = min(next(thoughts, turn.stop), next(last_step, turn.start))
     return task.union(range(whole_from, turn.stop))
+
+
+def is_kept_by_reasoning(conversation: Conversation, turn: range) -> bool:
+    """Whether more of the first turn is kept because it has reasoning; then that must stay, or less would be kept."""
+    thinks = any(conversation.messages[at].reasoning for at in turn)
+    return thinks and (is_bound(conversation, turn) or not is_closed(conversation, turn))
+
+
+def is_closed(conversation: Conversation, turn: range) -> bool:
+    """Whether a turn ends with an answer that calls no tools."""
+    spoken = (at for at in reversed(turn) if conversation.messages[at].role not in INSTRUCTIONS)
+    closing = conversation.messages[next(spoken)]
+    return closing.role == "assistant" and not closing.calls
 
 
 def is_bound(conversation: Conversation, turn: range) -> bool:

@@ -113,7 +113,7 @@ def turns(draw: st.DrawFn) -> list[Message]:
     """A turn: one or two user messages, rounds of calls, and mostly an answer."""
     asked = [message("user", draw(short), media=draw(st.integers(0, 1))) for _ in range(draw(st.integers(1, 2)))]
     reminder = [message("system", "Mind the budget.")] * draw(st.sampled_from((0, 0, 0, 1)))
-    called = chain.from_iterable(draw(st.lists(rounds(), max_size=4)))
+    called = chain.from_iterable(draw(st.lists(rounds(), max_size=2)))
     closing = [message("assistant", draw(short), thinking=draw(thinking))] * draw(st.sampled_from((0, 1, 1, 1)))
     return [*asked, *reminder, *called, *closing]
 

@@ -1,7 +1,7 @@
 """Where a window may begin, and what falls out before it."""
 
 from policies.conversation import Conversation
-from policies.window import borders, cuts, dropped, opening, pinned
+from policies.window import borders, cuts, dropped, is_kept_by_reasoning, opening, pinned
 from tests.unit.policies.conversations import calling, conversation, result, says, system, turn, user
 
 
@@ -55,6 +55,15 @@ def test_the_steps_of_a_later_turn_leave_what_it_was_asked() -> None:
     assert windows(talk) == (2, 6, 8)
     assert opening(talk, 8) == {2, 3}
     assert opening(talk, 2) == opening(talk, 0) == frozenset()
+
+
+def test_what_a_first_turn_keeps_does_not_hang_on_thoughts_that_may_go() -> None:
+    steps = (calling("a"), result("a"), calling("b", reasoning=True), result("b"), calling("c"), result("c"))
+    talk = conversation(user(), *steps, user(), says())
+    assert pinned(talk) == {0, 3, 4, 5, 6}
+    assert is_kept_by_reasoning(talk, talk.turns()[0])
+    closed = conversation(user(), *steps, says(), user(), says())
+    assert not is_kept_by_reasoning(closed, closed.turns()[0])
 
 
 def test_a_turn_that_is_over_goes_as_a_whole() -> None:
