@@ -26,10 +26,9 @@ def pinned(conversation: Conversation) -> frozenset[int]:
 
 def _opener(conversation: Conversation, turn: range) -> set[int]:
     messages = conversation.messages
-    spoken = [at for at in turn if messages[at].role not in INSTRUCTIONS]
-    task = {at for at in spoken if messages[at].role == "user"}
+    task = {at for at in turn if messages[at].role == "user"}
     if not is_kept_by_reasoning(conversation, turn) and is_closed(conversation, turn):
-        return task | {spoken[-1]}
+        return task | {_last(conversation, turn)}
     thoughts = (at for at in turn if messages[at].reasoning)
     last_step = (at for at in reversed(turn) if messages[at].role == "assistant")
     whole_from = min(next(thoughts, turn.stop), next(last_step, turn.start))
@@ -43,9 +42,8 @@ def is_kept_by_reasoning(conversation: Conversation, turn: range) -> bool:
 
 
 def is_closed(conversation: Conversation, turn: range) -> bool:
-    """Whether a turn ends with an answer that calls no tools."""
-    spoken = (at for at in reversed(turn) if conversation.messages[at].role not in INSTRUCTIONS)
-    closing = conversation.messages[next(spoken)]
+    """Whether a turn ends with an answer that calls no tools; results of no call behind it do not count."""
+    closing = conversation.messages[_last(conversation, turn)]
     return closing.role == "assistant" and not closing.calls
 
 
@@ -53,8 +51,17 @@ def is_bound(conversation: Conversation, turn: range) -> bool:
     """Whether a turn is held together by its reasoning: that of its closing answer and of messages before."""
     messages = conversation.messages
     thinking = [at for at in turn if messages[at].reasoning]
-    last = max(at for at in turn if messages[at].role not in INSTRUCTIONS)
+    last = _last(conversation, turn)
     return len(thinking) > 1 and thinking[-1] == last and not messages[last].calls
+
+
+def _last(conversation: Conversation, turn: range) -> int:
+    """The last message of a turn, instructions and results of no call aside."""
+    for at in reversed(turn):
+        role = conversation.messages[at].role
+        if role not in INSTRUCTIONS and (role != "tool" or any(at in group for group in conversation.groups())):
+            return at
+    return turn.start
 
 
 def cuts(conversation: Conversation, borders: Sequence[int]) -> tuple[int, ...]:
