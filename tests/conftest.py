@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from hypothesis import HealthCheck, settings
 
 from gateway import embedded
 from gateway.store import Store, StoreSettings
 from gateway.tasks import Tasks
 
-# A timing decides no test: on a busy machine the store may take its time.
+# A timing decides no test: on a busy machine the store may take its time, and so may an example.
+settings.register_profile("patient", deadline=None, suppress_health_check=(HealthCheck.too_slow,))
+settings.load_profile("patient")
 PATIENT = StoreSettings(call_timeout_seconds=20.0, connect_timeout_seconds=20.0)
 
 REAL_PARTS = ("conformance", "fault", "integration")
