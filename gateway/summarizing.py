@@ -88,7 +88,9 @@ class Summarizing:
         source = self._source(snapshot, passage, opened)
         if source is None:
             return {}
-        found = await self._read(source.service, source.session, [wanted.key, *wanted.others])
+        ahead = opened.known.memory.enforced.ahead
+        names = [name for name in (wanted.key, *wanted.others) if ahead is None or name != ahead.key]
+        found = await self._read(source.service, source.session, names) if names else {}
         found = {name: text for name, text in found.items() if name not in opened.known.records}
         if found or not (wanted.make and wanted.urgent and source.policy.deadline_seconds):
             return found

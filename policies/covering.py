@@ -5,6 +5,7 @@ its text, then an assistant's message. So user and assistant still alternate, wh
 is parted, reasoning goes by whole turns, and a turn that is pinned or not answered is never covered.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -51,11 +52,50 @@ def covers(conversation: Conversation, untouched: frozenset[int], mark: str) -> 
     for turn, following in pairwise(turns):
         if not untouched.isdisjoint(turn):
             break
-        bridge = max(place for place in turn if conversation.messages[place].role not in INSTRUCTIONS)
-        if _closes(conversation.messages[bridge]) and whole[following.start] and bridge > at + 1:
-            cleared = (bridge,) if window.is_bound(conversation, turn) else ()
-            found.append(Cover(at, following.start, bridge, cleared))
+        if whole[following.start] and (cover := _at_turn(conversation, at, turn, following.start)) is not None:
+            found.append(cover)
     return tuple(found)
+
+
+def cover_at(conversation: Conversation, untouched: frozenset[int], mark: str, stop: int) -> Cover | None:
+    """The one of `covers` that ends at `stop`, without looking for the others."""
+    turns, starts = conversation.turns(), [turn.start for turn in conversation.turns()]
+    if not turns or stop <= starts[0] or not _is_whole(conversation, starts[0], stop):
+        return None
+    at = max(_task(conversation, turns[0]))
+    if at in untouched or mark in conversation.messages[at].text:
+        return None
+    if stop < turns[0].stop:
+        found = _inside(conversation, at) if untouched.isdisjoint(turns[0]) else iter(())
+        return next((cover for cover in found if cover.stop == stop), None)
+    number = bisect_left(starts, stop)
+    if number == len(starts) or starts[number] != stop or any(starts[0] <= kept < stop for kept in untouched):
+        return None
+    return _at_turn(conversation, at, turns[number - 1], stop)
+
+
+def _at_turn(conversation: Conversation, at: int, turn: range, stop: int) -> Cover | None:
+    """The cover that ends where the turn behind `turn` begins."""
+    messages, bridge = conversation.messages, turn[-1]
+    while messages[bridge].role in INSTRUCTIONS:
+        bridge -= 1
+    if not _closes(messages[bridge]) or bridge <= at + 1:
+        return None
+    return Cover(at, stop, bridge, (bridge,) if window.is_bound(conversation, turn) else ())
+
+
+def _is_whole(conversation: Conversation, begin: int, stop: int) -> bool:
+    """`_whole` of one place."""
+    messages = conversation.messages
+    if not any(message.role == "assistant" for message in reversed(messages[max(0, stop - 1) :])):
+        return False
+    for group in conversation.groups():
+        if group[0] < begin <= group[-1]:
+            if next(at for at in group if at >= begin) < stop:
+                return False
+        elif group[0] < stop <= group[-1]:
+            return False
+    return True
 
 
 def _inside(conversation: Conversation, at: int) -> Iterator[Cover]:

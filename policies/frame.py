@@ -57,6 +57,10 @@ class Frame:
         """What a summary can cover, ascending."""
         return covering.covers(self.conversation, self.untouched, record.BEGIN)
 
+    def cover_at(self, stop: int) -> Cover | None:
+        """The one of them that ends at `stop`."""
+        return covering.cover_at(self.conversation, self.untouched, record.BEGIN, stop)
+
     @cached_property
     def cover_digests(self) -> Mapping[int, bytes]:
         """`prefix_digest` of the stop of every cover, in one pass."""

@@ -56,7 +56,8 @@ class Cut:
 class Recorded:
     """A record in the place of the messages before `stop`, which `prefix` names together; `key` is the record's name.
 
-    It costs `tokens`. `room` above 0: it holds facts in so many characters, found without a model.
+    It costs `tokens` where what it stands for has `of_tokens`. `room` above 0: it holds facts in so many characters,
+    found without a model.
     """
 
     stop: int
@@ -64,6 +65,11 @@ class Recorded:
     key: bytes
     tokens: int = 0
     room: int = 0
+    of_tokens: int = 0
+
+    def costs(self, of_tokens: int) -> int:
+        """What it costs where what it stands for has so many tokens: in proportion to what it was."""
+        return max(1, self.tokens * of_tokens // self.of_tokens) if self.of_tokens else self.tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,14 +75,14 @@ def ahead(draft: Draft) -> Recorded | None:
     """The record that was asked for, as it is remembered, while it could still be used."""
     if draft.ahead is None or (stop := draft.ahead.cover.stop) <= max(draft.summarized, draft.cut):
         return None
-    return Recorded(stop, draft.frame.cover_digests[stop], draft.ahead.key)
+    return Recorded(stop, draft.frame.prefix_digest(stop), draft.ahead.key)
 
 
 def _recorded(draft: Draft) -> Recorded | None:
     if (summary := draft.summary) is None:
         return None
     stop = summary.cover.stop
-    return Recorded(stop, draft.frame.cover_digests[stop], summary.key, summary.tokens, summary.room)
+    return Recorded(stop, draft.frame.prefix_digest(stop), summary.key, summary.tokens, summary.room, summary.of_tokens)
 
 
 def _summaries(draft: Draft) -> Iterator[AddSummary]:

@@ -262,7 +262,7 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
             case KeepRecentTurns() | KeepRecentTokens():
                 draft = policy.revise(draft, limit, state.pricing)
             case SummarizeOlderTurns():
-                draft = policy.revise(draft, limit, state.pricing, state.count, state.records)
+                draft = policy.revise(draft, limit, state.pricing, state.count, state.records, state.idle_seconds)
             case ClearOldReasoning():
                 draft = policy.revise(draft)
             case DropStaleTurns():

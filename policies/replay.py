@@ -13,7 +13,7 @@ from policies.draft import Draft
 from policies.frame import Frame
 from policies.keeping import NOTHING, Keeping
 from policies.memory import Cut, InForce, Recorded, Trim
-from policies.summary import NO_RECORDS, Ahead, facts, summarized
+from policies.summary import NO_RECORDS, Ahead, facts, standing_for, summarized
 from policies.trimmed import Trimmed
 from policies.trimmed_text import Render, render
 
@@ -60,15 +60,14 @@ def _with_record(draft: Draft, recorded: Recorded, records: Mapping[bytes, str])
         text = facts(draft.frame, cover, recorded.room)
     if not text:
         return draft
-    return draft.with_summary(
-        summarized(draft.frame, cover, text, recorded.key, lambda _: recorded.tokens, recorded.room)
-    )
+    costs = recorded.costs(standing_for(draft.frame, cover))
+    return draft.with_summary(summarized(draft.frame, cover, text, recorded.key, lambda _: costs, recorded.room))
 
 
 def _cover(frame: Frame, recorded: Recorded) -> Cover | None:
     """What is covered, if it still can be and is still the same."""
-    found = next((cover for cover in frame.covers if cover.stop == recorded.stop), None)
-    return found if found and frame.cover_digests[found.stop] == recorded.prefix else None
+    found = frame.cover_at(recorded.stop)
+    return found if found and frame.prefix_digest(found.stop) == recorded.prefix else None
 
 
 def _with_trims(draft: Draft, trims: Sequence[Trim], rendered: Render) -> Draft:

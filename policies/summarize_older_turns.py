@@ -6,6 +6,7 @@ goes far enough not to be taken again at once. Without a record the next policy 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
@@ -29,11 +30,22 @@ SLACK = 1.5
 """A record may seem so much longer than when it was made, for tokens are told by a measure that is learned."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Stepping:
+    """What a step is judged by; `cold`: nothing of the prompt is warm, so it costs nothing."""
+
+    water: Water
+    pricing: Pricing | None
+    count: Count
+    cold: bool
+
+
 class SummarizeOlderTurns(BaseModel):
     """Above `high_water_tokens`, messages are replaced by a record of at most `max_tokens`, down to `low_water_tokens`.
 
     The record is asked for from `summarize_at_tokens` on, in the background, of `model` in `pool` (None: the call's
-    own); with `deadline_seconds` the call that needs it waits so long for it. With `by: facts` no model is asked.
+    own); with `deadline_seconds` the call that needs it waits so long for it. With `by: facts`, and in shadow, no model
+    is asked: the record is put together of facts. After `gap_seconds` without a call nothing is taken to be warm.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,6 +63,7 @@ class SummarizeOlderTurns(BaseModel):
     deadline_seconds: PositiveFloat | None = None
     timeout_seconds: PositiveFloat = 120.0
     keep_seconds: PositiveFloat = 86_400.0
+    gap_seconds: PositiveFloat = 3_600.0
 
     @model_validator(mode="after")
     def _marks_ascend(self) -> Self:
@@ -76,17 +89,22 @@ class SummarizeOlderTurns(BaseModel):
         pricing: Pricing | None,
         count: Count,
         records: Mapping[bytes, str],
+        idle_seconds: float = 0.0,
     ) -> Draft:
         """`draft` with a record in place of messages, or with the record `wanted` that it would take.
 
         `records` are those there are by name; `limit_tokens` is the cap that follows, if any.
         """
         water, total = self._water(limit_tokens), draft.total_tokens
-        if water is None or total <= self._least(water, draft):
+        if water is None:
             return draft
-        if self.by == "facts":
-            return self._with_facts(draft, water, pricing, count)
-        return self._with_record(draft, water, pricing, count, records)
+        cold = draft.open or not draft.known or idle_seconds >= self.gap_seconds
+        if total <= self._least(water, cold=cold):
+            return draft
+        stepping = _Stepping(water, None if cold else pricing, count, cold)
+        if self._is_of_facts:
+            return self._with_facts(draft, stepping)
+        return self._with_record(draft, stepping, records)
 
     def may_act(self, total_bytes: int, limit_tokens: int | None) -> bool:
         """Whether a prompt of this size in bytes could be summarised (a token is at least a byte)."""
@@ -117,22 +135,22 @@ class SummarizeOlderTurns(BaseModel):
         """From how many tokens on a record is asked for."""
         return self.summarize_at_tokens or max(water.low, water.high * 4 // 5)
 
-    def _least(self, water: Water, draft: Draft) -> int:
+    @property
+    def _is_of_facts(self) -> bool:
+        return self.by == "facts" or self.mode == "shadow"
+
+    def _least(self, water: Water, *, cold: bool) -> int:
         """Up to how many tokens nothing is done: what is cold may be shortened from the lowest mark on."""
-        cold = draft.open or not draft.known
-        if self.by == "facts":
+        if self._is_of_facts:
             return self._at(water) if cold else min(water.high, water.limit or water.high)
         return min(self._at(water), self.idle_at_tokens or self._at(water)) if cold else self._at(water)
 
-    def _with_facts(self, draft: Draft, water: Water, pricing: Pricing | None, count: Count) -> Draft:
+    def _with_facts(self, draft: Draft, stepping: "_Stepping") -> Draft:
         """The last stop is tried too: a nearer one may bring originals back that pointers stood for."""
-        chosen = self._chosen(draft, water)
-        last = draft.frame.covers[-1] if chosen is not None else None
-        for cover in (chosen, last) if chosen != last else (chosen,):
-            if cover is None:
-                break
-            summary = self._of_facts(draft, cover, count)
-            if summary is not None and (stepped := self._stepped(draft, summary, water, pricing)) is not draft:
+        chosen = self._chosen(draft, stepping.water)
+        for cover in dict.fromkeys((chosen, draft.frame.covers[-1])) if chosen is not None else ():
+            summary = self._of_facts(draft, cover, stepping.count)
+            if summary is not None and (stepped := self._stepped(draft, summary, stepping)) is not draft:
                 return stepped
         return draft
 
@@ -150,18 +168,11 @@ class SummarizeOlderTurns(BaseModel):
             room = room * self.max_tokens * 9 // (summary.tokens * 10)
         return None
 
-    def _with_record(
-        self, draft: Draft, water: Water, pricing: Pricing | None, count: Count, records: Mapping[bytes, str]
-    ) -> Draft:
-        total, cold = draft.total_tokens, draft.open or not draft.known
+    def _with_record(self, draft: Draft, stepping: "_Stepping", records: Mapping[bytes, str]) -> Draft:
+        water, total = stepping.water, draft.total_tokens
         urgent = water.passed(total)
-        if urgent or cold:
-            for cover in reversed([cover for cover in draft.frame.covers if cover.stop > draft.summarized]):
-                key = self.name(draft, cover)
-                if (text := records.get(key)) is not None:
-                    stepped = self._stepped(draft, summarized(draft.frame, cover, text, key, count), water, pricing)
-                    if stepped is not draft:
-                        return stepped
+        if (urgent or stepping.cold) and (stepped := self._from(draft, stepping, records)) is not draft:
+            return stepped
         asked = draft.ahead if draft.ahead and draft.ahead.key == self.name(draft, draft.ahead.cover) else None
         ready = asked is not None and asked.key in records
         if ready and not urgent:
@@ -170,6 +181,17 @@ class SummarizeOlderTurns(BaseModel):
         if chosen is None or chosen.stop <= draft.cut:
             return draft
         return draft.wanting(self._wanted(draft, chosen, urgent=urgent, make=total > self._at(water)))
+
+    def _from(self, draft: Draft, stepping: "_Stepping", records: Mapping[bytes, str]) -> Draft:
+        """With the record that stands for most, of those that go far enough; the same draft if none does."""
+        for cover in reversed(draft.frame.covers) if records else ():
+            if cover.stop <= draft.summarized:
+                break
+            if (text := records.get(key := self.name(draft, cover))) is not None:
+                summary = summarized(draft.frame, cover, text, key, stepping.count)
+                if (stepped := self._stepped(draft, summary, stepping)) is not draft:
+                    return stepped
+        return draft
 
     def _chosen(self, draft: Draft, water: Water) -> Cover | None:
         """The nearest stop that brings the prompt down to the low water, else the last one."""
@@ -184,18 +206,18 @@ class SummarizeOlderTurns(BaseModel):
                 return cover
         return covers[-1] if covers else None
 
-    def _stepped(self, draft: Draft, summary: Summary, water: Water, pricing: Pricing | None) -> Draft:
+    def _stepped(self, draft: Draft, summary: Summary, stepping: "_Stepping") -> Draft:
         """`draft` with the record, and with all that waits for a step; or the same where it does not go far enough."""
-        total = draft.total_tokens
+        total, water = draft.total_tokens, stepping.water
         moved = draft.with_summary(summary)
         if summary.tokens > self.max_tokens * SLACK:
             return draft
         freed = total - moved.total_tokens
         forced = water.refused(total)
         far = total - freed <= self._at(water) or freed >= water.high - water.low or forced
-        if freed <= 0 or not far or not (forced or pays(draft, moved, pricing)):
+        if freed <= 0 or not far or not (forced or pays(draft, moved, stepping.pricing)):
             return draft
-        return moved.stepped()
+        return moved.stepped(step="limit" if forced else "cold" if stepping.cold else "mark")
 
     def _wanted(self, draft: Draft, cover: Cover, *, urgent: bool, make: bool = True) -> Wanted:
         covers = [other for other in draft.frame.covers if other.stop > draft.summarized][-LOOKED_UP:]

@@ -24,7 +24,7 @@ NO_RECORDS: Final[Mapping[bytes, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The `record` named `key` of so many `messages`, the `text` that is put behind the task, and what that costs.
+    """The `record` named `key` of so many `messages` with `of_tokens`, the `text` put behind the task, what that costs.
 
     `room` is how many characters facts were given that were found without a model; 0: a model wrote the record.
     """
@@ -36,6 +36,7 @@ class Summary:
     tokens: int
     room: int = 0
     messages: int = 0
+    of_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,15 @@ def left_out(cover: Cover, head: frozenset[int]) -> list[int]:
 
 def summarized(frame: Frame, cover: Cover, text: str, key: bytes, count: Count, room: int = 0) -> Summary:
     """A record as it is sent."""
-    messages = len(left_out(cover, frame.head))
-    framed = record.framed(text, messages)
-    return Summary(cover, key, text, framed, count(framed), room, messages)
+    gone = left_out(cover, frame.head)
+    framed = record.framed(text, len(gone))
+    of_tokens = standing_for(frame, cover)
+    return Summary(cover, key, text, framed, count(framed), room, len(gone), of_tokens)
+
+
+def standing_for(frame: Frame, cover: Cover) -> int:
+    """Tokens of what a summary of `cover` stands for."""
+    return sum(frame.conversation.messages[at].tokens for at in left_out(cover, frame.head))
 
 
 def facts(frame: Frame, cover: Cover, room: int) -> str:

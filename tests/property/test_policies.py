@@ -218,6 +218,7 @@ def test_a_plan_is_made_again_from_memory_alone(
 @settings(max_examples=60, deadline=None)
 @given(conversations, policies)
 def test_shadow_is_the_same_plan_unsent(talk: Conversation, policies: list[Policy]) -> None:
+    policies = [policy for policy in policies if getattr(policy, "by", "facts") == "facts"]  # a model is not asked
     shadowed: list[Policy] = [policy.model_copy(update={"mode": "shadow"}) for policy in policies]
     done, real = plan(talk, shadowed, EMPTY, count), plan(talk, policies, EMPTY, count)
     assert isinstance(done, Plan)

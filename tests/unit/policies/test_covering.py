@@ -1,8 +1,11 @@
 """What a summary may stand for, and what stays so that any chat template takes the rest."""
 
+from random import Random
+
 from policies.conversation import Conversation
-from policies.covering import Cover, covers
+from policies.covering import Cover, cover_at, covers
 from policies.record import BEGIN
+from tests.property.test_policies_seeded import talk
 from tests.unit.policies.conversations import calling, conversation, message, result, says, system, turn, user
 
 
@@ -65,3 +68,14 @@ def test_what_is_pinned_is_never_covered() -> None:
 def test_a_task_that_holds_a_summary_gets_no_second_one() -> None:
     talk = conversation(message("user", f"task {BEGIN}9 messages]"), *turn(1, 9)[1:], *turn(2, 9))
     assert of(talk) == ()
+
+
+def test_one_cover_is_found_as_among_all() -> None:
+    """Over conversations of every odd kind, some of their messages pinned."""
+    for seed in range(300):
+        r = Random(seed)
+        odd = talk(r, r.choice((1, 2, 4, 6)))
+        pinned = frozenset(r.sample(range(len(odd.messages)), r.choice((0, 0, 1)) if odd.messages else 0))
+        all_of_them = {cover.stop: cover for cover in of(odd, pinned)}
+        for stop in range(len(odd.messages) + 1):
+            assert cover_at(odd, pinned, BEGIN, stop) == all_of_them.get(stop), (seed, stop)

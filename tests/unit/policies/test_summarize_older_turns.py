@@ -1,6 +1,7 @@
 """Older turns replaced by a record of them: when, by which record, and what it takes to make the same edit again."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
@@ -232,3 +233,26 @@ def test_sizes_tell_when_nothing_can_be_done() -> None:
     assert not MODEL.may_act(2400, None) and MODEL.may_act(2401, None)
     assert not SummarizeOlderTurns().may_act(10**9, None), "without a mark there is no high water"
     assert SummarizeOlderTurns().may_act(900, 1000)
+
+
+def test_after_a_pause_what_is_there_is_used_below_the_mark() -> None:
+    wanted = planned(talk(11), MODEL, known=40).wanted
+    assert wanted is not None
+    ready = {wanted.key: RECORD}
+    for idle, used in ((60.0, False), (4_000.0, True)):
+        done = plan(talk(11), [MODEL], EMPTY, count, known_messages=40, records=ready, idle_seconds=idle)
+        assert isinstance(done, Plan) and bool(done.edits) is used
+
+
+def test_in_shadow_facts_stand_in_for_a_record_that_nobody_writes() -> None:
+    done = planned(talk(15), MODEL.model_copy(update={"mode": "shadow"}), known=60)
+    assert any(isinstance(edit, AddSummary) for edit in done.shadow) and done.wanted is None
+
+
+def test_what_a_record_costs_follows_the_measure() -> None:
+    """The gateway learns how many tokens of the model's own there are to one of its own."""
+    before = talk(15)
+    done = planned(before, FACTS)
+    twice = Conversation(tuple(replace(message, tokens=2 * message.tokens) for message in before.messages))
+    again = planned(twice, memory=done.memory, known=len(twice.messages))
+    assert again.sent_tokens == 2 * done.sent_tokens
