@@ -122,7 +122,7 @@ class AdminApi:
     async def _create(self, request: web.Request) -> web.Response:
         body = await read(request, NewTenant)
         desk = self._desk(request)
-        await desk.create(body.name, body.settings)
+        await desk.create(body.name, body.settings, again=body.again)
         return data_of(await desk.tenant(body.name), 201)
 
     async def _tenant(self, request: web.Request) -> web.Response:

@@ -26,6 +26,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
 class NewTenant(Body):
     name: str
     settings: dict[str, Any]
+    again: bool = False
 
 
 class Settings(Body):

@@ -56,6 +56,7 @@ def create(
     organisation: OrganisationOption = None,
     models: ModelsOption = None,
     settings: SettingsOption = None,
+    again: Annotated[bool, typer.Option("--again", help="Use the name of a tenant that was deleted.")] = False,
     config: File = DEFAULT_FILE,
     who: Who = None,
 ) -> None:
@@ -63,7 +64,7 @@ def create(
     wanted = _settings(tier, organisation, models, settings)
 
     async def work(desk: Desk, _: LimitDesk) -> None:
-        await desk.create(name, wanted)
+        await desk.create(name, wanted, again=again)
         typer.echo(f"{name}: created", err=True)
 
     at_the_desk(config, who, work)

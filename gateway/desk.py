@@ -53,10 +53,15 @@ class Desk:
         """The last changes, the newest first."""
         return await self.book.changes(tenant, most)
 
-    async def create(self, name: str, settings: dict[str, Any]) -> None:
-        """A tenant that only the store has."""
+    async def create(self, name: str, settings: dict[str, Any], *, again: bool = False) -> None:
+        """A tenant that only the store has. `again`: it takes up what an earlier one of the name has left."""
         if name in self.config().tenants:
             raise ChangeRefused(f"{name!r} stands in the file; choose another name")
+        if not again and await self.book.changes(name, 1) and (await self.book.find(name)).record is None:
+            raise ChangeRefused(
+                f"there was a tenant {name!r} before, whose counters, sessions and records a new one would take up; "
+                "choose another name, or say that it is to be used again"
+            )
         await self.change(name, lambda record: tenant_changes.created(record, name, settings, wall()))
 
     async def alter(self, name: str, settings: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ the writer has read. Nothing ever takes an entry off the list of changes.
 """
 
 import logging
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
@@ -20,6 +21,8 @@ _SPACE: Final = "kvgate:1:{_tenants}"
 BOOK: Final = f"{_SPACE}:book"
 CHANGES: Final = f"{_SPACE}:changes"
 MARK: Final = f"{_SPACE}:secret"
+LAST: Final = f"{_SPACE}:last"
+_KEYS: Final = (BOOK, CHANGES, MARK, LAST)
 NOTHING_KNOWN: Final = ""
 """What a reader says that has read nothing yet."""
 
@@ -89,7 +92,7 @@ class TenantBook:
 
     async def news(self, known: str) -> News:
         """What changed since the change `known`, in one call; the whole book where that cannot be told."""
-        reply = await self._store.run(_READ, (BOOK, CHANGES, MARK), (known, _MOST_NEWS), _SECONDS)
+        reply = await self._store.run(_READ, _KEYS, (known, _MOST_NEWS), _SECONDS)
         last, mark, *told = cast("list[Any]", reply)
         if told and told[0] == 0:  # what changes while the pages are read is news again after `last`
             records = {record.name: record async for record in self.records()}
@@ -127,8 +130,8 @@ class TenantBook:
         """
         record = b"" if after is None else encoded(after)
         said = msgspec.json.encode(note.detail)
-        args = (tenant, found.stored, record, mark, note.who, note.via, note.action, said)
-        reply = await self._store.run(_WRITE, (BOOK, CHANGES, MARK), args, _SECONDS)
+        args = (tenant, found.stored, record, mark, note.who, note.via, note.action, said, secrets.token_hex(8))
+        reply = await self._store.run(_WRITE, _KEYS, args, _SECONDS)
         if reply == -1:
             raise OtherSecret
         return reply != 0
@@ -159,7 +162,13 @@ def _readable(data: bytes) -> StoredTenant | None:
 
 
 def _entry(id: bytes, fields: list[bytes]) -> Entry:
-    told = {name.decode(): value for name, value in zip(fields[::2], fields[1::2], strict=True)}
-    tenant, who, via, action = [told[name].decode() for name in ("tenant", "who", "via", "action")]
-    at_ms, detail = int(id.partition(b"-")[0]), msgspec.json.decode(told["detail"])
-    return Entry(id.decode(), at_ms, tenant, who, via, action, detail)
+    """An entry as it is told; what somebody else put there is told as far as it can be read."""
+    found = {name.decode(errors="replace"): value for name, value in zip(fields[::2], fields[1::2], strict=True)}
+    tenant, who, via, action = [
+        found.get(name, b"").decode(errors="replace") for name in ("tenant", "who", "via", "action")
+    ]
+    try:
+        detail = msgspec.json.decode(found.get("detail", b"{}"), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        detail = {}
+    return Entry(id.decode(), int(id.partition(b"-")[0]), tenant, who, via, action, detail)

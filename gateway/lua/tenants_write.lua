@@ -1,8 +1,8 @@
 -- Puts a tenant's record in the place of the one that the writer has read, and says who did what in the same moment.
 --
--- KEYS: book, changes, mark of the secret
+-- KEYS: book, changes, mark of the secret, id of the last change
 -- ARGV: tenant, record as it was ('': none), as it will be ('': none), the writer's mark ('': no key was made), and who,
---       via, action, detail for the list of changes
+--       via, action, detail for the list of changes, and a random word
 -- Gives: the id of the change; 0 if the record is another by now; -1 if the keys were made with another secret.
 
 local book, changes, mark = KEYS[1], KEYS[2], KEYS[3]
@@ -14,6 +14,10 @@ if own ~= '' then
   if not known then redis.call('SET', mark, own) end
 end
 if after == '' then redis.call('HDEL', book, tenant) else redis.call('HSET', book, tenant, after) end
-return redis.call(
-  'XADD', changes, '*', 'tenant', tenant, 'who', ARGV[5], 'via', ARGV[6], 'action', ARGV[7], 'detail', ARGV[8]
+local id = redis.call(
+  'XADD', changes, '*', 'tenant', tenant, 'who', ARGV[5], 'via', ARGV[6], 'action', ARGV[7], 'detail', ARGV[8],
+  'word', ARGV[9]
 )
+-- A store that lost its last moments may give an id a second time; the word tells the two changes apart.
+redis.call('SET', KEYS[4], id .. ' ' .. ARGV[9])
+return id

@@ -39,7 +39,7 @@ def kvgate(valkey: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     }
     data["tiers"]["standard"]["budgets"].append({"name": "lanes", "dimension": "concurrent_calls", "amount": 4})
     data["tiers"]["standard"]["budgets"].append(
-        {"name": "reads", "dimension": "kv_read_bytes", "amount": "1TB", "per": "1h"}
+        {"name": "reads", "dimension": "kv_read_bytes", "amount": "1TB", "per": "1000000d"}
     )
     file = tmp_path / "kvgate.yaml"
     file.write_text(yaml.safe_dump(data))
@@ -237,3 +237,12 @@ def test_the_store_s_tenants_are_checked_against_another_file(kvgate: Kvgate, tm
         refused(kvgate("check", file, "--store"))
         == "the store, tenant beta: tier: unknown tier 'standard'; known here: gold"
     )
+
+
+def test_the_name_of_a_deleted_tenant_is_used_again_only_if_told(kvgate: Kvgate) -> None:
+    words = ("tenants", "create", "beta", "--tier", "standard")
+    done(kvgate(*words))
+    done(kvgate("tenants", "delete", "beta"))
+    assert "there was a tenant 'beta' before" in refused(kvgate(*words))
+    done(kvgate(*words, "--again"))
+    assert "already" in refused(kvgate(*words))

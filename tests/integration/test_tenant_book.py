@@ -26,8 +26,8 @@ async def gone(book: TenantBook, name: str) -> None:
 
 
 async def test_an_empty_store_has_no_tenants(book: TenantBook) -> None:
-    assert await book.news("") == News("0-0", "", True, {})
-    assert await book.news("0-0") == News("0-0", "", False, {})
+    assert await book.news("") == News("none", "", True, {})
+    assert await book.news("none") == News("none", "", False, {})
 
 
 async def test_a_reader_is_told_what_changed_since_it_looked_last(book: TenantBook) -> None:
@@ -61,10 +61,10 @@ async def test_a_reader_whose_last_change_the_store_does_not_know_reads_everythi
     book: TenantBook, store: Store, how: str
 ) -> None:
     await made(book, "one")
-    known = "1-1" if how == "another store's" else (await book.news("")).last
+    known = "1-1 word" if how == "another store's" else (await book.news("")).last
     if how == "flushed":
         await store.command("FLUSHALL")
-        assert await book.news(known) == News("0-0", "", True, {})
+        assert await book.news(known) == News("none", "", True, {})
     await made(book, "two")
     if how == "trimmed":
         await store.command("XTRIM", CHANGES, "MAXLEN", "1")
@@ -117,3 +117,16 @@ async def test_changes_are_told_the_newest_first_of_one_tenant_or_all(book: Tena
     entry = (await book.changes())[0]
     assert (entry.who, entry.via, entry.action, entry.detail) == ("ann", "cli", "tenant created", {"settings": {}})
     assert entry.at_ms > 1_600_000_000_000
+
+
+async def test_what_somebody_else_puts_among_the_changes_is_told_as_far_as_it_can_be_read(
+    book: TenantBook, store: Store
+) -> None:
+    await made(book, "one")
+    known = (await book.news("")).last
+    await store.command("XADD", CHANGES, "*", b"\xff", b"\xff", "detail", b"{", "who", b"\xfe")
+    newest = (await book.changes())[0]
+    assert (newest.tenant, newest.detail) == ("", {})
+    assert (await book.news(known)).changed == {}
+    await made(book, "two")
+    assert (await book.news(known)).changed == {"two": StoredTenant("two")}
