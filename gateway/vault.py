@@ -4,9 +4,9 @@ Rule: whoever writes text of a conversation to the store seals it here first, an
 is sealed belongs to its place (its Redis key and field) and opens nowhere else; what does not open is a `VaultError`,
 to be treated as if it were not there.
 
-`KVGATE_STORE_KEYS` is `id:key,id:key,...`, each key 32 bytes in base64. The first one seals, all of them open: a new
-key goes to the front, and the old one may leave when the last text sealed with it has had its time. Plain text still
-opens once there are keys, so they can be brought in while sessions live; `KVGATE_STORE_PLAIN=refuse` ends that.
+`KVGATE_STORE_KEYS` is `id:key,id:key,...`, each key 32 bytes in base64. The first one seals, all of them open, so a new
+key is given to every gateway before any of them seals with it; with `plain` in the first place none does. Plain text
+still opens once there are keys, so they can be brought in while sessions live; `KVGATE_STORE_PLAIN=refuse` ends that.
 
 Every place has a key of its own, HMAC-SHA256(key, place), so random nonces of 96 bits never come near the 2^32
 messages that NIST SP 800-38D allows for one key, however much is written.
@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretStr
 
 VARIABLE: Final = "KVGATE_STORE_KEYS"
+KEPT_PLAIN: Final = "plain"
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
@@ -45,19 +46,22 @@ class VaultError(Exception):
 
 
 class Vault:
-    """Seals with the first key and opens with any; without keys text is kept as it is behind a mark.
+    """Seals with the first key and opens with any; without keys, or with `seals` false, text is kept as it is behind a
+    mark.
 
     Example: `Vault({"k1": key}).open(Vault({"k1": key}).seal(b"text", place), place) == b"text"`.
     """
 
-    def __init__(self, keys: Mapping[str, bytes] = MappingProxyType({}), *, opens_plain: bool = True) -> None:
+    def __init__(
+        self, keys: Mapping[str, bytes] = MappingProxyType({}), *, seals: bool = True, opens_plain: bool = True
+    ) -> None:
         self._keys = {id.encode(): key for id, key in keys.items()}
-        self._sealing = next(iter(self._keys), None)
+        self._sealing = next(iter(self._keys), None) if seals else None
         self._opens_plain = opens_plain
 
     @property
     def seals(self) -> bool:
-        """Whether there is a key: then no text lies open in the store from now on."""
+        """Whether no text is written open from now on."""
         return self._sealing is not None
 
     def seal(self, text: bytes, place: str) -> bytes:
@@ -108,7 +112,11 @@ def vault_of(keys: SecretStr | None, plain: Literal["open", "refuse"] = "open") 
     """The vault for what `KVGATE_STORE_KEYS` and `KVGATE_STORE_PLAIN` say. Raises `KeysError`."""
     written = "" if keys is None else keys.get_secret_value()
     found: dict[str, bytes] = {}
-    for number, entry in enumerate(written.split(",") if written.strip() else (), 1):
+    entries = written.split(",") if written.strip() else []
+    seals = not entries or entries[0].strip() != KEPT_PLAIN
+    for number, entry in enumerate(entries, 1):
+        if number == 1 and not seals:
+            continue
         id, colon, encoded = entry.strip().partition(":")
         if not colon or _ID.fullmatch(id) is None:
             raise KeysError(
@@ -117,9 +125,11 @@ def vault_of(keys: SecretStr | None, plain: Literal["open", "refuse"] = "open") 
         if id in found:
             raise KeysError(f"{VARIABLE}: keys must have different ids, and key {number} repeats one")
         found[id] = _decoded(encoded, number)
-    if plain == "refuse" and not found:
-        raise KeysError(f"KVGATE_STORE_PLAIN=refuse needs keys; set {VARIABLE}, or leave it out")
-    return Vault(found, opens_plain=plain == "open")
+    if plain == "refuse" and not (found and seals):
+        raise KeysError(
+            f"KVGATE_STORE_PLAIN=refuse needs a key that seals; put one first in {VARIABLE}, or leave it out"
+        )
+    return Vault(found, seals=seals, opens_plain=plain == "open")
 
 
 def _decoded(encoded: str, number: int) -> bytes:

@@ -86,8 +86,17 @@ def test_plain_text_can_be_refused() -> None:
     for stored in (Vault().seal(TEXT, PLACE), b"\x00" + vault.seal(TEXT, PLACE)[1:]):
         with pytest.raises(VaultError, match="refused"):
             vault.open(stored, PLACE)
-    with pytest.raises(KeysError, match="KVGATE_STORE_PLAIN=refuse needs keys"):
-        vault_of(None, "refuse")
+    for keys in (None, SecretStr(f"plain,{written(('k', NEW)).get_secret_value()}")):
+        with pytest.raises(KeysError, match="KVGATE_STORE_PLAIN=refuse needs a key that seals"):
+            vault_of(keys, "refuse")
+
+
+def test_keys_can_be_given_to_all_before_one_seals() -> None:
+    first = vault_of(SecretStr(f"plain,{written(('k', NEW)).get_secret_value()}"))
+    then = vault_of(written(("k", NEW)))
+    assert not first.seals and then.seals
+    for writer, reader in ((first, then), (then, first), (first, Vault())):
+        assert reader.open(writer.seal(TEXT, PLACE), PLACE) == TEXT
 
 
 def test_keys_are_read_in_order() -> None:
