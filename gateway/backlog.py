@@ -45,8 +45,9 @@ class Backlog:
 
     async def closed(self) -> None:
         """Try once more, if the store answers; what then still waits is lost."""
-        if self._writing is not None:
+        if self._writing is not None and not self._writing.done():
             self._writing.cancel()
+            await asyncio.wait([self._writing])  # it puts back what it had sent and heard nothing of
         while self._waiting and self._store.available and await self._write_some():
             pass
         self._metrics.late.add(len(self._waiting), "lost")

@@ -116,6 +116,23 @@ async def test_what_waits_is_bounded_and_what_is_lost_is_counted(
         assert await running.metric("kvgate_settlements_late_total", result="written") == 3
 
 
+async def test_what_was_sent_but_not_answered_is_sent_again_at_the_end(valkey: EmbeddedServer) -> None:
+    async with store_proxy(valkey.url) as proxy:
+        async with house(proxy.url, store_timeout_seconds=0.5) as running:
+            proxy.away()
+            await until(lambda: not running.gateway.store.available)
+            used = (await running.chat()).json()["usage"]["total_tokens"]
+            await running.quiet()
+            proxy.back()
+            await until(lambda: running.gateway.store.available)
+            proxy.answering.clear()  # the backlog writes now or soon, and waits for its answer
+            await asyncio.sleep(0.4)
+            proxy.answering.set()
+        async with gateway({"any": {"one": "http://127.0.0.1:1"}}, valkey.url, flush=False) as after:
+            assert await after.charged() == used
+            assert await after.gateway.store.command("XLEN", "kvgate:1:{acme}:usage:acme") == 1
+
+
 class Weather:
     """Faults of the store by a seed: replies held back, connections broken, everything away for a while."""
 
