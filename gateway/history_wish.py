@@ -80,10 +80,14 @@ def bounded(history: History, new: Sequence[bytes], most_bytes: int) -> None:
         )
 
 
-def new_to(history: History, new: Sequence[bytes], headers: Mapping[bytes, bytes]) -> None:
-    """Raises `HistoryMoved` where an SDK sends again by itself what is stored already: only its answer was lost."""
-    again = headers.get(RETRIES, b"0") != b"0"
-    if again and new == history.latest:
+def sent_again(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether an SDK repeats the request by itself."""
+    return headers.get(RETRIES, b"0") != b"0"
+
+
+def new_to(history: History, new: Sequence[bytes]) -> None:
+    """Raises `HistoryMoved` for what is sent again and stored already: only its answer was lost."""
+    if new == history.latest:
         raise errors.HistoryMoved(
             "These messages are stored already, with the reply to them, which did not arrive.",
             headers=NOT_AGAIN,

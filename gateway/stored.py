@@ -21,7 +21,7 @@ from gateway.call import Call, Outcome
 from gateway.dialects.base import ReplyReader
 from gateway.errors import Fault
 from gateway.histories import Ended, History, Key, Unreadable, Wish
-from gateway.history_wish import HEADER, bounded, key_of, meant, new_to, place_of, reader_of, wish_of
+from gateway.history_wish import HEADER, bounded, key_of, meant, new_to, place_of, reader_of, sent_again, wish_of
 from gateway.identity import named
 from gateway.logs import log
 from gateway.metrics import Metrics
@@ -74,17 +74,24 @@ class Stored:
 
         The call as it is, where the header is somebody else's: the tier stores nothing and the client did not ask.
         """
-        may = service.caller.may.session
-        if may.history != "stored":
+        if service.caller.may.session.history != "stored":
             if not meant(headers):
                 return call, None
             raise errors.InvalidRequest("Histories are not stored for this key.", param="X-Context")
-        wish, reader = wish_of(headers), reader_of(call)
-        history = await self._opened(key_of(service.caller, headers), wish)
+        key, wish = key_of(service.caller, headers), wish_of(headers)
+        return await self.turn(call, service, key, wish, again=sent_again(headers))
+
+    async def turn(
+        self, call: Call, service: Service, key: Key, wish: Wish, *, again: bool = False
+    ) -> tuple[Call, Turn]:
+        """The same for a history that is named in any other way. `again`: a client library repeats the call."""
+        reader, may = reader_of(call), service.caller.may.session
+        history = await self._opened(key, wish)
         turn = Turn(history, call.messages, reader, service.session_limits)
         try:
             bounded(history, call.messages, may.history_bytes)
-            new_to(history, call.messages, headers)
+            if again:
+                new_to(history, call.messages)
             whole = call.dialect.continued(call, history.messages)
         except Fault as fault:
             self._metrics.histories.add(1, label_of(fault))
