@@ -32,7 +32,7 @@ from gateway.admin_wire import (
 )
 from gateway.desk import Desk
 from gateway.limit_desk import LimitDesk, Place
-from gateway.logs import log
+from gateway.logs import log, log_defect
 from gateway.statements import line
 from gateway.store import StoreError
 from gateway.tenant_changes import ChangeRefused
@@ -89,15 +89,13 @@ class AdminApi:
                 response = error_of(404 if refused.missing else 400, str(refused))
             except StoreError:
                 response = error_of(503, "the store cannot be reached now; what was asked may have been done or not")
+            except web.HTTPException:  # aiohttp's own: a body that is too large
+                raise
+            except Exception as defect:  # noqa: BLE001 - the last resort: a defect is answered and logged
+                log_defect("defect", defect)
+                response = error_of(500, "the gateway failed")
             if request.method != "GET" or response.status != 200:
-                route = request.match_info.route.resource
-                log(
-                    logging.INFO,
-                    "admin",
-                    method=request.method,
-                    route=route and route.canonical,
-                    status=response.status,
-                )
+                log(logging.INFO, "admin", method=request.method, route=_route(request), status=response.status)
             return response
 
         return answer
@@ -199,6 +197,12 @@ class AdminApi:
         if not (last.isascii() and last.isdigit() and 0 < int(last) <= MOST_CHANGES):
             raise Refused(400, f"last: expected 1 to {MOST_CHANGES}")
         return data_of(await self._desk(request).changes(request.query.get("tenant"), int(last)))
+
+
+def _route(request: web.Request) -> str | None:
+    """The route as the table has it, without the names that a request puts there."""
+    resource = request.match_info.route.resource
+    return None if resource is None else resource.canonical
 
 
 def _digest(token: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from config.model import Config
 from gateway import tenant_changes
-from gateway.admission import Unusable, joined
+from gateway.admission import Unusable, ignored, joined
 from gateway.clock import wall
 from gateway.keys import Digests, holds_key, mark_of, new_key
 from gateway.store import Store
@@ -70,7 +70,14 @@ class Desk:
 
     async def delete(self, name: str) -> None:
         """Forget a tenant of the store, or what the store adds to one of the file. Its budgets and records stay."""
-        await self.change(name, lambda record: tenant_changes.deleted(_kept(name, record)))
+
+        def make(record: StoredTenant | None) -> Change:
+            kept = _kept(name, record)
+            if ignored(self.config(), kept) is None and kept.settings is None and (kept.disabled or kept.disabled_keys):
+                raise ChangeRefused(f"something of {name!r} is disabled, and would not be any more; enable it first")
+            return tenant_changes.deleted(kept)
+
+        await self.change(name, make)
 
     async def switch(self, name: str, on: bool) -> None:
         """Refuse all keys of a tenant, or do so no more."""
@@ -114,7 +121,8 @@ class Desk:
 
     async def delete_key(self, tenant: str, name: str) -> None:
         """Forget a key of the store."""
-        await self.change(tenant, lambda record: tenant_changes.key_deleted(self.some(tenant, record), name))
+        known = self.keys_in_file(tenant)
+        await self.change(tenant, lambda record: tenant_changes.key_deleted(self.some(tenant, record), name, known))
 
     async def change(self, tenant: str, make: Make, mark: str = "") -> None:
         """Make a change on the record there is, again if somebody else was faster."""
@@ -136,10 +144,14 @@ class Desk:
         await self.change(tenant, lambda record: Change(record, action, detail))
 
     def some(self, name: str, record: StoredTenant | None) -> StoredTenant:
-        """The record of a tenant, an empty one for a tenant of the file."""
-        if record is not None or name not in self.config().tenants:
-            return there(name, record)
-        return StoredTenant(name, created_at=wall())
+        """The record of a tenant, an empty one for a tenant of the file. One that does not count is not changed."""
+        if record is None and name in self.config().tenants:
+            return StoredTenant(name, created_at=wall())
+        if record is None:
+            raise ChangeRefused(f"there is no tenant {name!r}", missing=True)
+        if (why := ignored(self.config(), record)) is not None:
+            raise ChangeRefused(f"{name!r} has a record in the store, but {why}; delete it first")
+        return record
 
     def keys_in_file(self, tenant: str) -> frozenset[str]:
         """Names of a tenant's keys there."""
@@ -164,13 +176,6 @@ def called(who: str) -> str:
     if not 0 < len(who) <= MAX_WHO or not who.isprintable() or holds_key(who):
         raise ChangeRefused(f"who changes something is 1 to {MAX_WHO} printable characters, and no key")
     return who
-
-
-def there(name: str, record: StoredTenant | None) -> StoredTenant:
-    """The record. Raises `ChangeRefused` if there is none."""
-    if record is None:
-        raise ChangeRefused(f"there is no tenant {name!r}", missing=True)
-    return record
 
 
 def _kept(name: str, record: StoredTenant | None) -> StoredTenant:

@@ -17,7 +17,7 @@ from gateway.admission import FOREVER, Joined, entitled
 from gateway.clock import wall
 from gateway.desk import Desk
 from gateway.scoping import levels
-from gateway.statements import accounts
+from gateway.statements import accounts, stated
 from gateway.store import Store
 from gateway.tenant_changes import ChangeRefused, reasoned
 from gateway.tenant_record import Boost
@@ -91,14 +91,11 @@ class LimitDesk:
         if limit.kind == "slots":
             raise ChangeRefused(f"{limit.label!r} counts calls that run; it cannot be set")
         used = parts_of("used", written, limit)
-        said = {
-            "limit": place.limit,
-            "of": owner.label,
-            "used": units(limit.dimension, used),
-            "reason": reasoned(reason),
-        }
-        await self._desk.note(place.tenant, "used set", said)
         scope = Scope(place.tenant, (limit,), organisation=caller.may.organisation, owners=(owner,))
+        why, (before,) = reasoned(reason), await stated(self._store, scope)
+        said: dict[str, object] = {"limit": place.limit, "of": owner.label, "reason": why}
+        said |= {"used": units(limit.dimension, used), "was": units(limit.dimension, before.used)}
+        await self._desk.note(place.tenant, "used set", said)
         found: Corrected | Misdated = Misdated(wall())
         while isinstance(found, Misdated):
             step = correcting(scope, used, found.now_seconds)

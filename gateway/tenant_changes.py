@@ -102,6 +102,8 @@ def key_rotated(record: StoredTenant, name: str, digest: str, overlap_seconds: f
     key = _key(record, name)
     if key.until is not None and key.until <= now:
         raise ChangeRefused(f"the key {name!r} has expired; give it another end first, with: keys expire")
+    if overlap_seconds < 0:
+        raise ChangeRefused("the overlap must not be below zero")
     until = now + overlap_seconds
     old = [msgspec.structs.replace(each, until=min(each.until or until, until)) for each in key.secrets]
     held = tuple([each for each in old if (each.until or 0) > now])
@@ -124,12 +126,12 @@ def key_switched(record: StoredTenant, name: str, on: bool, in_file: Collection[
     return Change(after, "key enabled" if on else "key disabled", {"key": name})
 
 
-def key_deleted(record: StoredTenant, name: str) -> Change:
-    """No such key any more."""
+def key_deleted(record: StoredTenant, name: str, in_file: Collection[str] = ()) -> Change:
+    """No such key in the store any more. What is switched off in the file stays so."""
     _key(record, name)
     keys = tuple([key for key in record.keys if key.name != name])
     boosts = tuple([boost for boost in record.boosts if boost.key != name])
-    off = tuple([other for other in record.disabled_keys if other != name])
+    off = tuple([other for other in record.disabled_keys if other != name or name in in_file])
     return Change(_with(record, keys=keys, boosts=boosts, disabled_keys=off), "key deleted", {"key": name})
 
 

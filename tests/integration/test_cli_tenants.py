@@ -246,3 +246,31 @@ def test_the_name_of_a_deleted_tenant_is_used_again_only_if_told(kvgate: Kvgate)
     assert "there was a tenant 'beta' before" in refused(kvgate(*words))
     done(kvgate(*words, "--again"))
     assert "already" in refused(kvgate(*words))
+
+
+def test_deleting_what_the_store_adds_never_switches_anything_on_again(kvgate: Kvgate) -> None:
+    done(kvgate("tenants", "disable", "acme"))
+    assert "enable it first" in refused(kvgate("tenants", "delete", "acme"))
+    done(kvgate("tenants", "enable", "acme"))
+    done(kvgate("keys", "disable", "acme", "main"))
+    assert "enable it first" in refused(kvgate("tenants", "delete", "acme"))
+    done(kvgate("keys", "enable", "acme", "main"))
+    assert "the store has no record of 'acme'" in refused(kvgate("tenants", "delete", "acme"))
+
+
+def test_a_record_that_the_file_hides_is_not_changed_but_deleted(kvgate: Kvgate, tmp_path: Path) -> None:
+    done(kvgate("tenants", "create", "beta", "--tier", "standard"))
+    done(kvgate("keys", "create", "beta", "main"))
+    file = tmp_path / "kvgate.yaml"
+    data = yaml.safe_load(file.read_text())
+    data["tenants"]["beta"] = {"tier": "standard"}
+    file.write_text(yaml.safe_dump(data))
+    for words in (
+        ("tenants", "disable", "beta"),
+        ("keys", "rotate", "beta", "main"),
+        ("keys", "create", "beta", "two"),
+    ):
+        assert "the file has a tenant of this name" in refused(kvgate(*words))
+    assert "does not count" in refused(kvgate("check", file, "--store"))
+    done(kvgate("tenants", "delete", "beta"))
+    done(kvgate("keys", "create", "beta", "two"))

@@ -146,7 +146,13 @@ async def test_a_counter_is_put_right_with_a_note_of_why(pair: tuple[House, Hous
     assert (corrected.before, corrected.reserved) == (3, 0)
     assert [await statuses(pair[1], key) for _ in range(3)] == [200, 200, 429]
     entry = (await at.changes("beta"))[0]
-    assert entry.detail == {"limit": "calls", "of": "tenant:beta", "used": 1, "reason": "two of them were ours"}
+    assert entry.detail == {
+        "limit": "calls",
+        "of": "tenant:beta",
+        "used": 1,
+        "was": 3,
+        "reason": "two of them were ours",
+    }
 
 
 async def test_a_reload_of_the_file_keeps_the_store_s_tenants(pair: tuple[House, House]) -> None:

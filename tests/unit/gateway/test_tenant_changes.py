@@ -56,6 +56,12 @@ def test_a_deleted_key_takes_its_boosts_along() -> None:
     assert after(changes.key_deleted(record, "main")).boosts == ()
 
 
+def test_a_deleted_key_leaves_the_file_s_key_of_its_name_switched_off() -> None:
+    off = after(changes.key_switched(stored(), "main", False))
+    assert after(changes.key_deleted(off, "main", {"main"})).disabled_keys == ("main",)
+    assert after(changes.key_deleted(off, "main")).disabled_keys == ()
+
+
 def test_a_boost_replaces_the_one_before_and_ends_when_told() -> None:
     record = after(changes.boosted(stored(), BOOST, "why", NOW))
     again = after(changes.boosted(record, Boost("tokens", 9, NOW + 90), "why", NOW))
@@ -82,6 +88,7 @@ REFUSED: dict[str, Callable[[], Change]] = {
     "choose another name": lambda: changes.key_created(stored(), "laptop", digest(), None, (), NOW, {"laptop"}),
     "which is past": lambda: changes.key_created(stored(), "two", digest(), NOW, (), NOW),
     "has expired": lambda: changes.key_rotated(after(changes.key_expires(stored(), "main", NOW)), "main", "", 0, NOW),
+    "below zero": lambda: changes.key_rotated(stored(), "main", "", -1, NOW),
     "there: main": lambda: changes.key_deleted(stored(), "nothing"),
     "would end": lambda: changes.boosted(stored(), BOOST, "why", NOW + 60),
     "no boost of 'tokens'": lambda: changes.boost_ended(stored(), "tokens", None),
