@@ -1,8 +1,8 @@
 """How long step 4 takes: one conversation planned by all policies, cold and with its edits known.
 
-Rule: pure planning, without a server. Cold: nothing was planned before; the messages' own counts are known, as they are
-counted once and off the loop where they are many, and what shortening counts is counted here with the real tokenizer.
-The best of several rounds, for a busy machine only ever adds.
+Rule: pure planning, without a server. Cold: nothing was planned before. The messages themselves are counted and
+measured before, as they are once in their lives and off the loop where they are long; what planning counts, it counts
+here. The best of several rounds, for a busy machine only ever adds.
 
     python -m bench.plan
 """
@@ -14,6 +14,7 @@ from typing import Final
 
 import xxhash
 
+from gateway.counting import Counter, Scaled
 from gateway.rendered import Rendered
 from gateway.tokens import counter
 from policies.cap_context import CapContext
@@ -21,6 +22,7 @@ from policies.clear_old_reasoning import ClearOldReasoning
 from policies.conversation import Conversation, Message, ToolCall
 from policies.dedupe_tool_output import DedupeToolOutput
 from policies.keep_recent_turns import KeepRecentTurns
+from policies.measuring import Marks, Measure
 from policies.memory import EMPTY
 from policies.plan import Plan, plan
 from policies.policy import Policy
@@ -88,18 +90,29 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
+class Noting(Measure):
+    """A measure that notes what it counts."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self.texts: list[str] = []
+
+    def __call__(self, text: str, /) -> int:
+        self.texts.append(text)
+        return self._measure(text)
+
+    def marks(self, digest: bytes, text: str) -> Marks:
+        return self._measure.marks(digest, text)
+
+
 def rows() -> Iterator[str]:
     """The table, line by line."""
-    count = counter()
+    count = Scaled(Counter(counter()), 1.0)
     yield "| messages | long outputs | edits | cold, ms | of it counting, ms | known, ms |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for messages, long, kind in SIZES:
         talk = conversation(messages, long, kind, count)
-        counted: list[str] = []
-
-        def noting(text: str, counted: list[str] = counted) -> int:
-            counted.append(text)
-            return count(text)
+        noting = Noting(count)
 
         def fresh(talk: Conversation = talk) -> Conversation:
             return Conversation(talk.messages, talk.overhead_tokens)
@@ -108,7 +121,7 @@ def rows() -> Iterator[str]:
         assert isinstance(done, Plan)
         rendered, memory, known = Rendered(), done.memory, len(talk.messages) - 2
         cold = best_ms(lambda: plan(fresh(), POLICIES, EMPTY, count))
-        counting = best_ms(lambda: [count(text) for text in counted])  # noqa: B023
+        counting = best_ms(lambda: [count(text) for text in noting.texts])  # noqa: B023
         again = best_ms(
             lambda: plan(fresh(), POLICIES, memory, count, known_messages=known, rendered=rendered)  # noqa: B023
         )

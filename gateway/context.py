@@ -6,7 +6,6 @@ policy decides is checked by the validator before it is sent.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ import msgspec
 from gateway import errors
 from gateway.call import Call
 from gateway.clock import wall
-from gateway.counting import THREAD_CHARACTERS
+from gateway.counting import THREAD_CHARACTERS, Scaled
 from gateway.metrics import Metrics
 from gateway.owned import generated_limit
 from gateway.service import Service
@@ -130,7 +129,7 @@ class Context:
             conversation,
             service.policies,
             known.memory,
-            lambda text: math.ceil(counter.text(text) * scale),
+            Scaled(counter, scale),
             known_messages=known.known_messages,
             idle_seconds=known.idle_seconds,
             pricing=known.pricing,

@@ -6,6 +6,7 @@ that no other stream waits for it.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -14,22 +15,26 @@ import xxhash
 from gateway.call import Call
 from gateway.tokens import CountTokens
 from policies.conversation import Conversation, Message
+from policies.measuring import Marks, Measure, measured
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
 """What a chat template adds around a message; the learned ratio of the model corrects the rest."""
 MEDIA_TOKENS: Final = 1_024
 """A picture at the size most engines scale it to."""
 BYTES_A_TOKEN: Final = 4
+MARKED_CHARACTERS: Final = 4_096
+MAX_MARKED: Final = 4_096
 THREAD_CHARACTERS: Final = 65_536
 
 
 class Counter:
-    """Token counts of texts by digest, the `capacity` that were used last."""
+    """Token counts of texts by digest, the `capacity` that were used last; of long tool outputs their marks too."""
 
     def __init__(self, count: CountTokens, capacity: int = 65_536) -> None:
         self._count = count
         self._capacity = capacity
         self._known: dict[bytes, int] = {}
+        self._marks: dict[bytes, Marks] = {}
 
     async def conversation(self, call: Call, digests: Sequence[bytes], scale: float = 1.0) -> Conversation:
         """The call's messages in neutral form, counted; counts are multiplied by `scale` and rounded up.
@@ -43,8 +48,9 @@ class Counter:
         unseen = {m.digest: dialect.countable(m) for m in messages if m.digest not in tokens}
         if overhead not in tokens:
             unseen[overhead] = call.overhead.decode("utf-8", "replace")
+        long = {m.digest: m.text for m in messages if m.digest in unseen and _is_long(m)}
         if unseen:
-            tokens |= zip(unseen, await self._counted(list(unseen.values())), strict=True)
+            tokens |= zip(unseen, await self._counted(unseen, long), strict=True)
         self._remember(tokens)
         counted = [m.counted(ceil(_whole(m, tokens[m.digest]) * scale)) for m in messages]
         return Conversation(tuple(counted), ceil(tokens[overhead] * scale) + call.overhead_tokens)
@@ -55,13 +61,27 @@ class Counter:
         guessed = [m.counted(len(raw) // BYTES_A_TOKEN + 1) for m, raw in zip(messages, call.messages, strict=True)]
         return Conversation(tuple(guessed), len(call.overhead) // BYTES_A_TOKEN + call.overhead_tokens)
 
-    async def _counted(self, texts: Sequence[str]) -> list[int]:
-        if sum(map(len, texts)) > THREAD_CHARACTERS:
-            return await asyncio.to_thread(self._count_all, texts)
-        return self._count_all(texts)
+    async def _counted(self, texts: Mapping[bytes, str], long: Mapping[bytes, str]) -> list[int]:
+        if sum(map(len, texts.values())) > THREAD_CHARACTERS:
+            return await asyncio.to_thread(self._count_all, texts, long)
+        return self._count_all(texts, long)
 
-    def _count_all(self, texts: Sequence[str]) -> list[int]:
-        return [self._count(text) for text in texts]
+    def _count_all(self, texts: Mapping[bytes, str], long: Mapping[bytes, str]) -> list[int]:
+        return [self._of(name, text, long.get(name)) for name, text in texts.items()]
+
+    def _of(self, name: bytes, text: str, marked: str | None) -> int:
+        """The tokens of a message; of one whose text is marked by its marks, and what stands before the text."""
+        if marked is None:
+            return self._count(text)
+        return self._count(text[: len(text) - len(marked)]) + self.marks(name, marked).tokens[-1]
+
+    def marks(self, name: bytes, text: str) -> Marks:
+        """Where in the text of the message of this name how many tokens are reached."""
+        if (known := self._marks.get(name)) is None:
+            if len(self._marks) >= MAX_MARKED:
+                self._marks.clear()
+            known = self._marks[name] = measured(text, self._count)
+        return known
 
     def _remember(self, tokens: Mapping[bytes, int]) -> None:
         for digest in tokens:
@@ -73,6 +93,28 @@ class Counter:
     def text(self, text: str) -> int:
         """The tokens of one text."""
         return self._count(text)
+
+
+class Scaled(Measure):
+    """Tokens of a model that has `scale` of its own to one of ours."""
+
+    __slots__ = ("_counter", "_scale")
+
+    def __init__(self, counter: Counter, scale: float) -> None:
+        self._counter = counter
+        self._scale = scale
+
+    def __call__(self, text: str, /) -> int:
+        return ceil(self._counter.text(text) * self._scale)
+
+    def marks(self, digest: bytes, text: str) -> Marks:
+        return replace(self._counter.marks(digest, text), scale=self._scale)
+
+
+def _is_long(message: Message) -> bool:
+    """Whether a message is a tool's output so long that it may be shortened."""
+    alone = not (message.calls or message.reasoning_text)  # then its text is the end of what is counted
+    return message.role == "tool" and len(message.text) > MARKED_CHARACTERS and alone
 
 
 def _whole(message: Message, text_tokens: int) -> int:

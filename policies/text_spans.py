@@ -78,10 +78,11 @@ def spans(text: str, room: int, head_share: float, errors: tuple[Span, ...]) -> 
     head_room = int((room - lines_room) * head_share)
     head_stop = _line_end(text, head_room)
     tail_start = _line_start(text, len(text) - (room - lines_room - head_room))
-    return (0, head_stop), *_within(errors, head_stop, tail_start, lines_room), (tail_start, len(text))
+    return (0, head_stop), *within(errors, head_stop, tail_start, lines_room), (tail_start, len(text))
 
 
-def _within(lines: tuple[Span, ...], start: int, stop: int, room: int) -> Iterator[Span]:
+def within(lines: tuple[Span, ...], start: int, stop: int, room: int) -> Iterator[Span]:
+    """The lines between `start` and `stop`, as many as so many characters hold."""
     for line in lines:
         if line[0] < start or line[1] > stop:
             continue

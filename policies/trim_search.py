@@ -1,7 +1,8 @@
 """How much of a tool output fits a number of tokens.
 
 Rule: what is counted is what would be sent, so the answer is exact; a bounded number of counts, each of a text about as
-long as the budget, never of the original.
+long as the budget, never of the original. A plain text that has been measured is cut at its marks instead, with next to
+no count: then the answer is no exact one, but never too small.
 """
 
 from bisect import bisect_left
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from policies import json_ladder
 from policies.conversation import Message
 from policies.folding import folded
+from policies.measuring import Marks, Measure
 from policies.memory import Form, Trim
-from policies.text_spans import Span, error_lines, spans
+from policies.text_spans import Span, error_lines, spans, within
 from policies.trimmed_text import render, shorter_json, whole
 
 Count = Callable[[str], int]
@@ -21,8 +23,16 @@ TRIES = 6
 FOLDED_CHARACTERS = 64
 """Folding that saves fewer characters is not worth its markers."""
 
+MARKED_TOKENS = 512
+"""Below this budget marks are too coarse."""
+MARKER_TOKENS = 96
+"""What the markers in a text may cost, taken high; more where the model's own tokens are more."""
+
 GOOD_SHARE = 0.9
 """A search ends when this share of the budget is used."""
+
+CHARACTERS_A_TOKEN = 3
+"""How many characters of error lines are tried for a token: they are counted, and fewer taken if they are dense."""
 
 TOKEN_CHARACTERS = 16
 """A text with more characters than this for each token of the budget is taken to be too long without a count."""
@@ -103,6 +113,8 @@ def _fit_spans(
     message: Message, text: str, form: Form, budget: int, head_share: float, count: Count, handle: str
 ) -> Fit | None:
     """Rooms in characters are tried from the text's mean density on, the best is kept; `text` may be folded."""
+    if form == "text" and budget >= MARKED_TOKENS and isinstance(count, Measure):
+        return _fit_marked(message, count.marks(message.digest, text), budget, head_share, count, handle)
     errors = error_lines(text)
     best: Fit | None = None
     low, high = 0, len(text)
@@ -120,6 +132,27 @@ def _fit_spans(
             break
         room = _next_room(room, budget / max(1, tokens), low, high)
     return best or _fit_marker(message, text, form, budget, count, handle)
+
+
+def _fit_marked(
+    message: Message,
+    marks: Marks,
+    budget: int,
+    head_share: float,
+    count: Count,
+    handle: str,
+) -> Fit:
+    """Whole pieces of head and tail, and lines of the middle that look like errors (an eighth of the room)."""
+    text, room = message.text, budget - int(MARKER_TOKENS * max(1.0, marks.scale))
+    lines_room = room // 8 if marks.errors else 0
+    head_stop, head = marks.head(int((room - lines_room) * head_share))
+    tail_start, tail = marks.tail(room - lines_room - head)
+    lines = tuple(within(marks.errors, head_stop, tail_start, lines_room * CHARACTERS_A_TOKEN))
+    while lines and (cost := count("\n".join([text[start:stop] for start, stop in lines]))) > lines_room:
+        lines = lines[: len(lines) * lines_room // cost]
+    spans = ((0, head_stop), *lines, (tail_start, len(text)))
+    trim = _trim(message, "text", spans=spans, handle=handle)
+    return Fit(trim, render(text, trim), budget - room + head + (lines_room if lines else 0) + tail)
 
 
 def _next_room(room: int, ratio: float, low: int, high: int) -> int:
