@@ -35,9 +35,9 @@ class Usage(msgspec.Struct, frozen=True):
 class Facts:
     """What is known of a stream so far.
 
-    frames: data frames seen. first_content: a non-empty piece of text, reasoning or tool call was seen.
-    finish_reasons: by choice index, as the engine spells them. error: the first error, as an object. done: `[DONE]`
-    was seen.
+    frames: data frames seen; more, where an engine that counts on the way told of more tokens. first_content: a
+    non-empty piece of text, reasoning or tool call was seen. finish_reasons: by choice index, as the engine spells
+    them. error: the first error, as an object. done: `[DONE]` was seen.
     """
 
     __slots__ = ("done", "error", "finish_reasons", "first_content", "frames", "usage")

@@ -151,6 +151,8 @@ class Scanner(Facts):
         if self.first_content and not _eventful(frame):
             return False
         usage_only = read_frame(self, payload)
+        if self.usage is not None and not usage_only and not self.finish_reasons:
+            self.frames = max(self.frames, self.usage.completion_tokens + 1)  # an engine that counts on the way knows
         return usage_only and self._strip_usage and len(frame) <= _MAX_USAGE_FRAME_BYTES
 
 

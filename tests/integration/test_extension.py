@@ -197,3 +197,20 @@ async def test_a_prompt_that_is_counted_longer_than_expected_takes_the_differenc
         assert (await asked).status_code == 200
         await running.nothing_left()
         assert await running.charged() == 452
+
+
+async def test_several_tokens_in_a_frame_count_where_the_engine_tells_of_them(valkey: EmbeddedServer) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.send(CHUNKED, chunk(frame("")))
+        for at in range(1, 4):
+            counted = {"prompt_tokens": 5, "completion_tokens": at * EXPECTED}
+            told = json.loads(frame("w" * EXPECTED).removeprefix(b"data: ")) | {"usage": counted}
+            await peer.send(chunk(b"data: " + json.dumps(told).encode() + b"\n\n"))
+        await peer.gone.wait()
+
+    change = budget(40, on_exceed="stop")
+    async with upstream(script) as up, gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        answer = await running.chat(stream=True)
+        *_, end, done = events(answer.text)
+        assert (json.loads(end)["choices"][0]["finish_reason"], done) == ("length", "[DONE]")
+        await running.nothing_left()

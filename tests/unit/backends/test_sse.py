@@ -236,3 +236,14 @@ def test_a_piece_of_several_frames_is_taken_apart_however_calm_the_stream(
 
 def test_a_stray_blank_line_before_the_usage_frame_goes_with_it_in_one_piece_or_two() -> None:
     assert scanned(TOKEN, TOKEN + b"\n", USAGE + DONE)[1] == scanned(TOKEN, TOKEN + b"\n" + USAGE + DONE)[1]
+
+
+def test_an_engine_that_counts_on_the_way_is_believed_and_its_end_is_no_token() -> None:
+    several = [token("two words", usage={"prompt_tokens": 5, "completion_tokens": at * 4}) for at in (1, 2, 3)]
+    scanner, _ = scanned(ROLE, *several)
+    assert scanner.frames == 13, "as if each token had come in a frame of its own"
+    scanner.feed(token("less", usage={"prompt_tokens": 5, "completion_tokens": 2}))
+    assert scanner.frames == 14
+    scanner.feed(STOP)
+    scanner.feed(USAGE)
+    assert scanner.frames == 16
