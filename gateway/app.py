@@ -62,6 +62,7 @@ class Gateway:
     admin_port: int = 0
     draining: bool = False
     requests: Tasks = field(default_factory=Tasks)
+    summaries: Tasks = field(default_factory=Tasks)
     books: Books | None = None
 
     def settlements_waiting(self) -> int:
@@ -139,6 +140,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
             ended = await server.drain(settings.drain_seconds)
             log(logging.INFO, "stopped", cut=0 if ended else len(gateway.requests))
             await gateway.requests.close()
+            await gateway.summaries.close()
             if gateway.books is not None:
                 await gateway.books.written()
 
@@ -210,10 +212,10 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     stored = Stored(gateway.store, gateway.vault, gateway.metrics, gateway.background)
     measure = Measure(gateway.metrics, monotonic)
     calls = SummaryCall(books, measure, monotonic)
-    summarizing = Summarizing(books.summaries, calls, gateway.metrics, forecast.ratio, gateway.background, monotonic)
-    summarizing.resting = Resting(
-        summarizing.make, lambda: gateway.snapshot, gateway.store, gateway.background, monotonic
-    )
+    tasks = gateway.summaries
+    tasks.on_failure = gateway.background.on_failure
+    summarizing = Summarizing(books.summaries, calls, gateway.metrics, forecast.ratio, tasks, monotonic)
+    summarizing.resting = Resting(summarizing.make, lambda: gateway.snapshot, gateway.store, tasks, monotonic)
     pipeline = Pipeline(context, books, stored, forecast, measure, monotonic, summarizing)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds

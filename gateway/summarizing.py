@@ -6,19 +6,15 @@ nothing here ever fails a call.
 """
 
 import asyncio
-import math
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from backends.breaker import CLOSED, Breaker, BreakerSettings, Outcome, probe
-from backends.breaker import record as recorded
+from backends.breaker import Outcome
 from gateway.clock import Clock
 from gateway.context import Known, Planned
-from gateway.dialects import openai_summary
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
@@ -28,21 +24,18 @@ from gateway.snapshot import Snapshot
 from gateway.source import Source
 from gateway.store import StoreError
 from gateway.summaries import Remembered, Right, Summaries
-from gateway.summary_call import Asked, Failed, SummaryCall
+from gateway.summary_call import Failed, SummaryCall
+from gateway.summary_request import accepted, asked_of
 from gateway.tasks import Tasks
-from policies import record
-from policies.conversation import Conversation, Message
-from policies.edit import apply
+from gateway.writers import Writers
 from policies.summary import Wanted
 
-BREAKER: Final = BreakerSettings(consecutive_failures=3, open_seconds=30.0, open_cap_seconds=1_800.0)
 MOST_AT_ONCE: Final = 32
 """Records in the making in one process; more are made another time."""
 SPARE_SECONDS: Final = 10.0
 """So much longer than a call may take its right to make the record lasts."""
 POLL_SECONDS: Final = 0.1
-FRAME_TOKENS: Final = 64
-CHARACTERS_A_TOKEN: Final = 3
+ELSEWHERE: Final = ""
 
 
 class Summarizing:
@@ -57,7 +50,7 @@ class Summarizing:
         calls: SummaryCall,
         metrics: Metrics,
         ratio: Callable[[str], float],
-        background: Tasks,
+        tasks: Tasks,
         clock: Clock,
     ) -> None:
         self.resting: Resting | None = None
@@ -65,10 +58,10 @@ class Summarizing:
         self._calls = calls
         self._metrics = metrics
         self._ratio = ratio
-        self._background = background
+        self._tasks = tasks
         self._clock = clock
         self._remembered = Remembered()
-        self._breakers: dict[tuple[str, str], Breaker] = {}
+        self._writers = Writers()
         self._making: dict[tuple[str, str, bytes], asyncio.Task[str | None]] = {}
 
     async def recalled(self, service: Service, known: Known) -> Known:
@@ -121,123 +114,74 @@ class Summarizing:
             self.resting.hold(source, planned.resting)
 
     def make(self, source: Source, wanted: Wanted) -> "asyncio.Task[str | None] | None":
-        """Write a record in the background, once; None where too many are being written, or its writer rests."""
-        key = (*source.service.key, wanted.key)
+        """Write a record in the background, once; None where too many are being written, or its writer rests.
+
+        The task gives the record, `ELSEWHERE` while another gateway writes it, or None for nothing.
+        """
+        key = (source.service.caller.tenant, source.session, wanted.key)
         if (running := self._making.get(key)) is not None:
             return running
-        if len(self._making) >= MOST_AT_ONCE or not self._admits(source):
-            self._metrics.summaries_failed.add(1, "resting" if len(self._making) < MOST_AT_ONCE else "busy")
+        if len(self._making) >= MOST_AT_ONCE or not self._writers.admits(source, self._clock()):
+            self._metrics.summaries_failed.add(1, "busy" if len(self._making) >= MOST_AT_ONCE else "resting")
             return None
-        task = self._background.start(self._made(source, wanted), name="summary")
-        self._making[key] = task
+        task = self._making[key] = self._tasks.start(self._made(source, wanted), name="summary")
         task.add_done_callback(lambda _: self._making.pop(key, None))
         return task
 
     async def _awaited(self, source: Source, wanted: Wanted) -> str | None:
         """The record once it is written, here or by another gateway; the writing goes on if nobody waits any more."""
         while (task := self.make(source, wanted)) is not None:
-            if (text := await asyncio.shield(task)) is not None:
-                return text
-            if self._failed_last(source):
+            await asyncio.wait({task})
+            if task.cancelled() or task.exception() is not None:
                 return None
+            if (text := task.result()) != ELSEWHERE:
+                return text
             await asyncio.sleep(POLL_SECONDS)
-            if found := await self._read(source.service, source.session, [wanted.key]):
-                return found[wanted.key]
         return None
 
     async def _made(self, source: Source, wanted: Wanted) -> str | None:
-        """The record, written and kept; None if another gateway is at it, or if it came to nothing."""
-        policy = source.policy
         try:
-            lease = policy.timeout_seconds + SPARE_SECONDS
+            lease = source.policy.timeout_seconds + SPARE_SECONDS
             right = await self._summaries.take(source.service, source.session, wanted.key, lease)
-        except StoreError:
-            return None
-        if not isinstance(right, Right):
-            return right
-        try:
-            text = await self._written(source, wanted)
-            if text is not None and not await self._summaries.put(right, text, policy.keep_seconds):
-                self._metrics.summaries_failed.add(1, "deleted")
-                return None
-            if text is None:
-                await self._summaries.give_back(right)
+            if right is None:
+                return ELSEWHERE
+            return await self._with_right(right, source, wanted) if isinstance(right, Right) else right
         except StoreError:
             self._metrics.summaries_failed.add(1, "store")
             return None
-        if text is not None:
-            self._metrics.summaries.add(1, "made")
+
+    async def _with_right(self, right: Right, source: Source, wanted: Wanted) -> str | None:
+        """The record, written and kept. Raises `StoreError`."""
+        text = None
+        try:
+            text = await self._written(source, wanted)
+        finally:
+            if text is None:
+                await asyncio.shield(self._summaries.give_back(right))
+        if text is None:
+            return None
+        if not await self._summaries.put(right, text, source.policy.keep_seconds):
+            self._metrics.summaries_failed.add(1, "deleted")
+            return None
+        self._metrics.summaries.add(1, "made")
         return text
 
     async def _written(self, source: Source, wanted: Wanted) -> str | None:
         """What the writer wrote, if it can be used."""
-        key, probed = self._key(source), self._probing(source)
+        probed = self._writers.probes(source, self._clock())
+        outcome: Outcome = "neutral"
         try:
-            asked = self._asked(source, wanted)
+            asked = asked_of(source, wanted)
             answer = await self._calls.run(source.snapshot, asked, source.policy.timeout_seconds)
-            text = self._accepted(source, wanted, answer)
+            text = accepted(source, wanted, answer)
+            outcome = "success"
         except Failed as failed:
             self._metrics.summaries_failed.add(1, failed.reason)
-            self._judge(key, "failure" if failed.engine else "neutral", probed=probed)
+            outcome = "failure" if failed.engine else "neutral"
             return None
-        self._judge(key, "success", probed=probed)
+        finally:
+            self._writers.judge(source, outcome, self._clock(), probed=probed)
         return text
-
-    def _judge(self, key: tuple[str, str], outcome: Outcome, *, probed: bool) -> None:
-        breaker = self._breakers.get(key, CLOSED)
-        self._breakers[key] = recorded(breaker, outcome, self._clock(), BREAKER, probed=probed)
-
-    def _accepted(self, source: Source, wanted: Wanted, answer: openai_summary.Answer) -> str:
-        """The record in an answer, with what the record before held and this one lost. Raises `Failed`."""
-        if answer.called:
-            raise Failed("called", engine=True)
-        if answer.refused:
-            raise Failed("refusal", engine=True)
-        if answer.finish == "length":
-            raise Failed("cut_off", engine=True)
-        if not answer.text.strip():
-            raise Failed("empty", engine=True)
-        text = record.read(answer.text)
-        if text is None:
-            raise Failed("unstructured", engine=True)
-        most = source.policy.max_tokens
-        if (tokens := self._tokens(source, text)) > most:
-            raise Failed("too_long", engine=True)
-        if tokens + FRAME_TOKENS >= wanted.replaced_tokens:
-            raise Failed("no_gain", engine=False)
-        before = source.records.get(wanted.before, "")
-        room = (most - tokens) * CHARACTERS_A_TOKEN
-        while before and room > 0:
-            longer = record.carried(text, before, room)
-            if self._tokens(source, longer) <= most:
-                return longer
-            room = room * 2 // 3
-        return text
-
-    def _asked(self, source: Source, wanted: Wanted) -> Asked:
-        """The request: behind the conversation where its own model writes, else with a transcript."""
-        policy, dialect = source.policy, source.call.dialect
-        most = source.policy.max_tokens
-        if policy.model is None and policy.pool is None:
-            service = source.service
-            body = openai_summary.asked_behind(source.call, wanted, most)
-            home, warm = source.home, sum(map(len, source.call.messages[: wanted.cover.stop])) // 4
-        else:
-            service = source.snapshot.writer(source.service, policy)
-            if not service.pools:
-                raise Failed("no_pool", engine=False)
-            limit = service.context_limit_tokens or 8_192
-            room = max(1_000, (limit - 2 * most) * CHARACTERS_A_TOKEN)
-            body = openai_summary.asked_apart(service.model.name, self._messages(source, wanted), most, room)
-            home, warm = None, 0
-        call = msgspec.structs.replace(dialect.parse(body), messages=())
-        return Asked(call, service, source.session, f"{source.request_id}-{secrets.token_hex(4)}", home, warm)
-
-    def _messages(self, source: Source, wanted: Wanted) -> tuple[Message, ...]:
-        """What is to be recorded, as it was sent."""
-        stop = wanted.cover.stop
-        messages = source.call.dialect.messages(source.call, source.digests)[:stop]
-        return apply(Conversation(messages), wanted.edits).messages
 
     def _source(self, snapshot: Snapshot, passage: Passage, opened: Opened) -> Source | None:
         """None where no record can be made: no session, none read, or another wire format."""
@@ -274,24 +218,3 @@ class Summarizing:
         """Facts are found again in the messages; no store has them."""
         summary = known.memory.enforced.summary
         return summary is not None and summary.key == name and summary.room > 0
-
-    def _tokens(self, source: Source, text: str) -> int:
-        return math.ceil(source.service.counter.text(text) * source.scale)
-
-    def _key(self, source: Source) -> tuple[str, str]:
-        return source.policy.model or source.service.model.name, source.policy.pool or ""
-
-    def _admits(self, source: Source) -> bool:
-        return self._breakers.get(self._key(source), CLOSED).admits(self._clock())
-
-    def _probing(self, source: Source) -> bool:
-        """Whether this is the one call that a resting writer is tried with."""
-        key = self._key(source)
-        breaker = self._breakers.get(key, CLOSED)
-        if breaker.state(self._clock()) != "half_open":
-            return False
-        self._breakers[key] = probe(breaker)
-        return True
-
-    def _failed_last(self, source: Source) -> bool:
-        return self._breakers.get(self._key(source), CLOSED).consecutive > 0 or not self._admits(source)
