@@ -20,11 +20,12 @@ from gateway.store import Store, StoreError
 from gateway.tenants import Caller
 
 FRESH_SECONDS: Final = 1.0
+MAX_TOLD: Final = 10_000
 RETRY: Final = ((b"retry-after", b"1"),)
 
 
 class Statements:
-    """Tells callers how their limits stand; remembers one answer for each key of the configuration."""
+    """Tells callers how their limits stand; remembers the last answer to each key."""
 
     def __init__(self, store: Store, clock: Clock = monotonic) -> None:
         self._store = store
@@ -41,6 +42,8 @@ class Statements:
         except StoreError:
             raise StoreDown("The budgets cannot be read now.", headers=RETRY) from None
         body = msgspec.json.encode({"object": "list", "data": [line(each) for each in found]})
+        if len(self._told) >= MAX_TOLD:  # keys come and go
+            self._told.clear()
         self._told[caller.tenant, caller.key] = self._clock(), body
         return body
 
