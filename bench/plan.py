@@ -59,7 +59,7 @@ def output(kind: str, number: int) -> str:
 
 
 def conversation(messages: int, long: int, kind: str, count: Callable[[str], int]) -> Conversation:
-    """An agent's session: a system prompt, then turns of four messages; `long` of the outputs are long."""
+    """An agent's session of about so many: a system prompt, turns of four, a question; `long` outputs are long."""
 
     def made(role: str, text: str, **more: object) -> Message:
         name = xxhash.xxh3_128_digest(f"{len(found)} {text}".encode())
@@ -68,7 +68,7 @@ def conversation(messages: int, long: int, kind: str, count: Callable[[str], int
     found: list[Message] = []
     found.append(made("system", "Be careful and brief. " * 20))
     every = max(1, messages // TURN // long) if long else 0
-    for number in range(messages // TURN):
+    for number in range((messages - 2) // TURN):
         is_long = every and number % every == 0 and number // every < long
         call = ToolCall(f"c{number}", "read", json.dumps({"path": f"a{number}"}))
         found.append(made("user", f"Step {number}: look at it and say what is wrong. " * 5))
@@ -76,7 +76,7 @@ def conversation(messages: int, long: int, kind: str, count: Callable[[str], int
         text = output(kind, number) if is_long else f"result {number} is fine, nothing to see\n" * 6
         found.append(made("tool", text, answers=call.id, name="read"))
         found.append(made("assistant", f"It is fine, step {number} is done. " * 10))
-    return Conversation((*found[: messages - 1], made("user", "And now?")))
+    return Conversation((*found, made("user", "And now?")))
 
 
 def best_ms(work: Callable[[], object]) -> float:

@@ -13,12 +13,7 @@ KEY = "kvgate_invalid_arguments"
 
 def is_object(arguments: str) -> bool:
     """Whether `arguments` parse to a JSON object."""
-    if arguments == "{}":
-        return True
-    try:
-        return isinstance(json_ladder.parse(arguments), dict)
-    except ValueError:
-        return False
+    return arguments == "{}" or json_ladder.is_object(arguments)
 
 
 def mended(arguments: str) -> str:

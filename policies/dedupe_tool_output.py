@@ -4,6 +4,7 @@ Rule: the earlier copy stays and the later one points to it, so the prefix stays
 call has superseded changes what was sent, so it waits for a step.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -65,10 +66,12 @@ class DedupeToolOutput(BaseModel):
     def _repeats(self, draft: Draft) -> Iterator[tuple[int, int]]:
         """Outputs that an earlier one equals, and which; of those cut for their age, what is left must be the same."""
         first: dict[tuple[str, str, str], int] = {}
-        for at in draft.frame.conversation.outputs:
-            if not self._covers(draft, at) or _is_pointer(draft, at):
-                continue
+        outputs = [at for at in draft.frame.conversation.outputs if self._covers(draft, at)]
+        sizes = Counter([len(draft.messages[at].text) for at in outputs])
+        for at in outputs:
             message = draft.messages[at]
+            if sizes[len(message.text)] < 2 or _is_pointer(draft, at):
+                continue
             head = first.setdefault((message.name or "", message.text, _left_by_age(draft, at)), at)
             if head != at and at not in draft.frame.untouched:
                 yield at, head

@@ -60,10 +60,15 @@ _TEXT = msgspec.json.Decoder(str)
 def is_json(text: str) -> bool:
     """Whether `text` is JSON as `parse` takes it, told without reading it."""
     try:
-        parse(text)
-    except ValueError:
-        return False
+        _RAW.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _is_parsed(text)
     return True
+
+
+def is_object(text: str) -> bool:
+    """Whether `text` is a JSON object, told without reading it."""
+    return text.lstrip().startswith("{") and is_json(text)
 
 
 def parse(text: str) -> Json:
@@ -95,6 +100,14 @@ def _opened(data: bytes) -> Json:
             return _TEXT.decode(data)
         case _:
             return Number(data.decode())
+
+
+def _is_parsed(text: str) -> bool:
+    try:
+        _parsed(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parsed(text: str) -> Json:
