@@ -7,6 +7,7 @@ at the end.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,16 @@ def engine() -> Engine:
 @pytest.fixture
 async def gateway(engine: Engine, tmp_path: Path) -> AsyncIterator[Gateway]:
     """Ready, and aware of the engine's context limit."""
-    config = parse(CONFIG.read_text("utf-8").replace("http://127.0.0.1:8000", engine.url))
+    async with serving(engine.url, tmp_path) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def serving(engine_url: str, folder: Path) -> AsyncIterator[Gateway]:
+    """A gateway before an engine at this address, with its store in `folder`."""
+    config = parse(CONFIG.read_text("utf-8").replace("http://127.0.0.1:8000", engine_url))
     # The store's patience is long because this machine computes a model beside it.
-    settings = Settings(port=0, admin_port=0, data_dir=tmp_path, store_timeout_seconds=20, drain_seconds=1)
+    settings = Settings(port=0, admin_port=0, data_dir=folder, store_timeout_seconds=20, drain_seconds=1)
     async with running(config, settings) as gateway:
         pool = gateway.snapshot.pools["main"].pool
         while gateway.why_not_ready() is not None or pool.max_model_len is None:  # noqa: ASYNC110
