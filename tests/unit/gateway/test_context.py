@@ -1,6 +1,7 @@
 """Planning: nothing is counted that need not be, refusals are exact, shadow is counted apart, caps are the lowest."""
 
 import json
+import threading
 from collections.abc import Mapping
 
 import pytest
@@ -184,6 +185,20 @@ async def test_a_reply_is_clamped_to_what_the_prompt_leaves() -> None:
     at = Service(caller(bounded, cap, ("tiers/standard/context", {})), model(), (), Counter(count))
     plan = await planned(conversation("word " * 100), at)
     assert (plan.reply_tokens, count.texts) == (None, 0)
+
+
+@pytest.mark.parametrize(("words", "elsewhere"), [(900, False), (30_000, True)])
+async def test_where_much_is_new_it_is_counted_and_planned_in_a_thread(words: int, *, elsewhere: bool) -> None:
+    threads: set[int] = set()
+
+    class Where(Words):
+        def __call__(self, text: str) -> int:
+            threads.add(threading.get_ident())
+            return super().__call__(text)
+
+    plan = await planned(with_result(words), service(Where(), TRIM))
+    assert len(plan.edits) == 1
+    assert (threading.get_ident() not in threads) is elsewhere
 
 
 async def test_edits_in_force_are_made_again_far_from_every_threshold() -> None:

@@ -81,6 +81,20 @@ async def test_long_texts_are_counted_in_a_thread(length: int, elsewhere: bool) 
     assert (count.threads != {threading.get_ident()}) is elsewhere
 
 
+async def test_a_long_output_is_counted_in_pieces_once_and_marked() -> None:
+    text = "".join(f"line {number}\n" for number in range(1_500))
+    made = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [{"role": "assistant", "tool_calls": [made]}, {"role": "tool", "tool_call_id": "a", "content": text}]
+    call, count = chat(json.dumps({"model": "m", "messages": messages}).encode()), Characters()
+    tokens = Counter(count)
+    conversation = await tokens.conversation(call, names(call))
+    assert conversation.messages[1].tokens == len("tool\n") + len(text) + MESSAGE_OVERHEAD_TOKENS
+    counted = len(count.texts)
+    marks = tokens.marks(conversation.messages[1].digest, text)
+    assert marks.tokens == marks.ends and marks.ends[-1] == len(text)
+    assert len(count.texts) == counted and max(map(len, count.texts)) < 300
+
+
 async def test_memory_is_bounded_and_what_is_used_stays() -> None:
     count = Characters()
     tokens = Counter(count, capacity=4)

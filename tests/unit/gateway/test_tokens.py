@@ -31,6 +31,13 @@ def test_a_pathological_text_costs_its_pieces_and_no_more(unit: str) -> None:
     assert whole == 4 * piece
 
 
+@pytest.mark.parametrize(("unit", "times"), [("a", 200_000), ("^", 1_000_000)])
+def test_texts_that_tokenizers_were_slow_on_are_counted_in_pieces(unit: str, times: int) -> None:
+    """tiktoken 195 and 245: the time grew with the square of the length, or the encoder gave up."""
+    pieces, rest = divmod(times, PIECE_CHARACTERS)
+    assert COUNT(unit * times) == pieces * COUNT(unit * PIECE_CHARACTERS) + COUNT(unit * rest)
+
+
 @pytest.mark.parametrize(
     "unit", ["The quick brown fox. ", "def f(x):\n    return x\n", "\u0645\u0631\u062d\u0628\u0627 "]
 )
