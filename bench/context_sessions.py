@@ -16,6 +16,7 @@ import msgspec
 from gateway import digests
 from gateway.counting import MESSAGE_OVERHEAD_TOKENS
 from gateway.dialects.openai_chat import OpenAIChat
+from gateway.errors import Fault
 from gateway.tokens import counter, encoding
 from policies.conversation import Conversation, Message
 
@@ -56,11 +57,28 @@ def real(folder: Path = TRACES) -> list[Session]:
 
     A line is an object with `name` and `messages`. Raises `OSError` and `ValueError`.
     """
-    lines = (line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines())
-    found = [Session(session["name"], session["messages"]) for session in map(json.loads, lines)]
+    found = [session for path in sorted(folder.glob("*.jsonl")) for session in _read(path)]
     if not found:
         raise ValueError(f"there are no sessions (*.jsonl) in {folder}")
     return found
+
+
+class _Line(msgspec.Struct):
+    name: str
+    messages: list[dict[str, Any]]
+
+
+def _read(path: Path) -> Iterator[Session]:
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        try:
+            read = msgspec.json.decode(line, type=_Line)
+            session = Session(read.name, read.messages)
+            calls = sum(message.role == "assistant" for message in session.messages[1:])
+        except (msgspec.MsgspecError, Fault) as fault:
+            raise ValueError(f"{path.name}, line {number} is no session: {fault}") from fault
+        if not calls:
+            raise ValueError(f"{path.name}, line {number}: a session needs a message and an assistant's answer to it")
+        yield session
 
 
 def forty_turns(result_tokens: int = 2000, turns: int = 40) -> Session:

@@ -1,5 +1,7 @@
 """The context bench: its own arithmetic, and the bars that the shipped policies hold."""
 
+from pathlib import Path
+
 import pytest
 
 from bench.context_figures import Figures, figures
@@ -52,6 +54,22 @@ def test_outputs_are_as_long_as_they_are_said_to_be() -> None:
     count = counter()
     assert len({output["content"] for output in outputs}) == len(outputs) == 40
     assert all(1950 <= count(output["content"]) <= 2000 for output in outputs)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{}", "line 1 is no session"),
+        ('{"name": "a", "messages": []}', "line 1 is no session"),
+        ('{"name": "a", "messages": [{"role": "user", "content": "Hi."}]}', "line 1: a session needs"),
+    ],
+)
+def test_a_file_that_is_no_session_is_told_with_its_line(line: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there are no sessions"):
+        real(tmp_path)
+    (tmp_path / "mine.jsonl").write_text(line)
+    with pytest.raises(ValueError, match=f"mine.jsonl, {told}"):
+        real(tmp_path)
 
 
 def test_a_session_ends_where_a_call_is_refused(machine: Machine) -> None:
