@@ -4,7 +4,7 @@ Rule: the same key, the same estimate and the same limits as in the pipeline; no
 no word of the key or of the prompt is told.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from gateway.asker import Asker, identified
 from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.counting import Counter
+from gateway.degrading import Reached, reached
 from gateway.dispatch import Dispatch
 from gateway.explain import dialect_of
 from gateway.forecast import Forecast
@@ -62,6 +63,11 @@ class Judged:
     def limit(self) -> Limit:
         return self.account.terms.limit
 
+    @property
+    def share(self) -> float:
+        """How much of the limit is in use; 1 is all of it."""
+        return (self.account.used + self.account.reserved) / self.limit.capacity
+
 
 async def explanation(config: Config, store: Store, secret: bytes, asker: Asker, body: bytes) -> Explanation:
     """Raises a `Fault` where the request would be refused whatever the limits, `ChangeRefused`, or `StoreError`."""
@@ -73,13 +79,14 @@ async def explanation(config: Config, store: Store, secret: bytes, asker: Asker,
     caller = identified(config, roster, tenants, secret, asker)
     call = dialect_of(body).parse(body)
     service = snapshot(config, tenants).service(caller, call.model)
-    expected, taken, ceiling = await asked(call, service, store)
-    session = session_of(call, service, asker.session)
-    now = wall()
-    judged = [judge(account, taken, ceiling, now) for account in await stated(store, service.scope_of(session))]
-    return Explanation(
-        tuple(head(caller, service, session, expected)), tuple([row(each) for each in judged]), verdict(judged, now)
-    )
+    forecast, session, now = await learned(call, service, store), session_of(call, service, asker.session), wall()
+    accounts = await stated(store, service.scope_of(session))
+    expected, judged = judge(forecast, call, service, accounts, now)
+    holds = step_of(service, judged)
+    if holds is not None and refusing(judged) is not None:
+        expected, judged = judge(forecast, call, holds.stage.service, accounts, now)
+    lines, rows = head(caller, service, session, expected, holds), [row(each) for each in judged]
+    return Explanation(tuple(lines), tuple(rows), verdict(judged, now))
 
 
 def snapshot(config: Config, tenants: Tenants) -> Snapshot:
@@ -93,15 +100,12 @@ def _no_keys(pool: Pool) -> dict[str, str]:
     return {} if pool.engine_key is None else {pool.engine_key.variable: "unused"}
 
 
-async def asked(call: Call, service: Service, store: Store) -> tuple[Usage, Amounts, Amounts | None]:
-    """What is expected, what would be reserved, and for strict limits the most there can be.
-
-    By what all gateways have learned of the lengths of replies; what each has learned of prompts is its own.
-    """
+async def learned(call: Call, service: Service, store: Store) -> Forecast:
+    """What all gateways have learned of the lengths of replies; what each has learned of prompts is its own."""
     forecast = Forecast()
     forecast.usage(call, service)  # says of what the store is to be asked
     await forecast.replies.exchange(store)
-    return forecast.asked(call, service)
+    return forecast
 
 
 def session_of(call: Call, service: Service, id: str | None) -> str:
@@ -111,21 +115,43 @@ def session_of(call: Call, service: Service, id: str | None) -> str:
     return session_id(call, headers, service.key, names, service.caller.may.session.identity) if names else ""
 
 
-def judge(account: Account, taken: Amounts, ceiling: Amounts | None, now: float) -> Judged:
+def judge(
+    forecast: Forecast, call: Call, service: Service, accounts: Sequence[Account], now: float
+) -> tuple[Usage, list[Judged]]:
+    """What is expected of the call, and what it asks of each limit."""
+    expected, taken, ceiling = forecast.asked(call, service)
+    return expected, [_judged(account, taken, ceiling, now) for account in accounts]
+
+
+def _judged(account: Account, taken: Amounts, ceiling: Amounts | None, now: float) -> Judged:
     limit = account.terms.limit
     amounts = ceiling if ceiling is not None and limit.hardness == "strict" else taken
     parts = 1 if limit.kind == "slots" else amounts.get(limit.dimension, 0)
     return Judged(account, parts, wait_seconds(account, parts, now))
 
 
-def head(caller: Caller, service: Service, session: str, expected: Usage) -> Iterator[str]:
+def refusing(judged: Sequence[Judged]) -> Judged | None:
+    """The limit that would refuse: of several the one that takes longest to let the call pass."""
+    waiting = [each for each in judged if each.limit.mode == "enforce" and each.wait_seconds > 0]
+    return max(waiting, key=lambda each: each.wait_seconds, default=None)
+
+
+def step_of(service: Service, judged: Sequence[Judged]) -> Reached | None:
+    """The soft limit that would hold, if one does."""
+    refused = refusing(judged)
+    enforced = [each for each in judged if each.limit.mode == "enforce"] if refused is None else [refused]
+    return reached(service.stages, [(each.limit.label, each.share) for each in enforced]).holds
+
+
+def head(caller: Caller, service: Service, session: str, expected: Usage, holds: Reached | None) -> Iterator[str]:
     """Who asks for what, and what it will probably take."""
     key = f", key {caller.key}" if caller.key else ""
     of = f"tenant {caller.tenant}{key}, tier {caller.may.tier}"
     yield f"{of}, model {service.model.name}, session {session or 'none'}"
     yield f"expected: {expected.prompt_tokens} prompt tokens, {expected.decode_tokens} generated"
-    if service.stages:
-        yield "soft limits of the tier may give it less before it is refused; what they change is not reckoned in here"
+    if holds is not None:
+        changes = ", ".join(f"{name} {value}" for name, value in holds.stage.soft.changes.items())
+        yield f"soft limit: {holds.limit} is in use to {holds.stage.soft.label} or more; the tier gives less: {changes}"
 
 
 def row(judged: Judged) -> Mapping[str, object]:
@@ -152,13 +178,12 @@ def waiting(judged: Judged) -> str:
     return "when a call ends" if judged.limit.kind == "slots" else f"in {judged.wait_seconds:.3f} s"
 
 
-def verdict(judged: list[Judged], now: float) -> str:
+def verdict(judged: Sequence[Judged], now: float) -> str:
     """What all limits come to. The longest wait is the one that counts."""
     if not judged:
         return "no limit bounds it"
-    enforced = [each for each in judged if each.limit.mode == "enforce"]
-    worst = max(enforced, key=lambda each: each.wait_seconds, default=None)
-    if worst is None or worst.wait_seconds <= 0:
+    worst = refusing(judged)
+    if worst is None:
         return "it would pass now"
     by = f"it would be refused by {worst.limit.label} of {worst.account.terms.owner.label}"
     if worst.wait_seconds == NEVER:

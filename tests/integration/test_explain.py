@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from budgets.foresight import NEVER, wait_seconds
 from budgets.grant import Denied, Grant
@@ -71,6 +72,23 @@ def test_a_request_that_would_be_refused_says_by_what_and_until_when(
     done(kvgate("limits", "set-used", *where, "--used", used, "--reason", "a test"))
     verdict = done(kvgate("explain", request_file, "--tenant", "beta")).splitlines()[-1]
     assert verdict.startswith(said) and verdict.endswith("if nobody else uses any")
+
+
+def test_a_soft_limit_that_is_reached_is_told_and_reckoned_with(
+    kvgate: Kvgate, request_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "kvgate.yaml"
+    data = yaml.safe_load(file.read_text())
+    data["tiers"]["standard"]["soft"] = [{"at": "80%", "of": ["tokens"], "max_tokens": 10}]
+    file.write_text(yaml.safe_dump(data))
+    words = ("explain", request_file, "--tenant", "acme", "--json")
+    before = json.loads(done(kvgate(*words)))
+    assert len(before["head"]) == 2
+    where = ("--tenant", "acme", "--limit", "tokens", "--reason", "a test")
+    done(kvgate("limits", "set-used", *where, "--used", "999_999_950"))
+    told = json.loads(done(kvgate(*words)))
+    assert told["head"][2] == "soft limit: tokens is in use to 80% or more; the tier gives less: max_tokens 10"
+    assert told["limits"][0]["asks"] < before["limits"][0]["asks"] <= 200 and told["verdict"] == "it would pass now"
 
 
 def test_an_operator_is_told_why_a_key_is_refused(kvgate: Kvgate, request_file: Path) -> None:

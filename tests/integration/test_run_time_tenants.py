@@ -235,3 +235,23 @@ async def test_garbage_in_the_store_does_not_end_the_watch_over_keys(pair: tuple
     await store.command("HSET", BOOK, b"\xff\xfe", b"\x00")
     await desk(store).switch_key("acme", "second", False)
     await answered(running, key, 401)
+
+
+async def test_the_first_calls_of_a_new_tenant_come_at_once_and_are_held_to_its_limit(
+    pair: tuple[House, House],
+) -> None:
+    """Nothing is made by a first call that the ones beside it could miss."""
+    at = desk(pair[0].gateway.store)
+    await at.create("beta", {"tier": "small"})
+    key = await at.create_key("beta", "laptop")
+    for running in pair:
+        await becomes(lambda running=running: models_status(running, key), 200)  # type: ignore[misc]
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(statuses(running, key)) for running in pair for _ in range(8)]
+    assert sorted(call.result() for call in calls) == [200] * 3 + [429] * 13
+
+
+async def models_status(running: House, key: str) -> int:
+    """A question that costs nothing."""
+    answer = await running.http.get("/models", headers={"authorization": f"Bearer {key}"})
+    return answer.status_code
