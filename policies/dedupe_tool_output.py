@@ -5,7 +5,7 @@ call has superseded changes what was sent, so it waits for a step.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -40,14 +40,15 @@ class DedupeToolOutput(BaseModel):
 
     def revise(self, draft: Draft, count: Count, keeping: Keeping = NOTHING) -> Draft:
         """`draft` with repeats that have just arrived replaced; those sent before, and outdated outputs, wait."""
-        repeats = dict(self._repeats(draft))
+        covered = [at for at in draft.frame.conversation.outputs if self._covers(draft, at)]
+        repeats = dict(_repeats(draft, covered))
         arrived = {at: head for at, head in repeats.items() if draft.is_free(at)}
         sent = {at: head for at, head in repeats.items() if at not in arrived and at not in draft.heads}
         draft = self._deduped(draft, arrived, count)
         draft = draft.propose(
             Due(_savings(draft, sent), lambda now, start: self._deduped(now, _from(sent, start), count))
         )
-        outdated = dict(self._outdated(draft)) if self.superseded else {}
+        outdated = dict(_outdated(draft, covered)) if self.superseded else {}
         kept = keeping if self.keep_original_seconds else NOTHING
         return draft.propose(
             Due(_savings(draft, outdated), lambda now, start: _outdone(now, _from(outdated, start), count, kept))
@@ -63,19 +64,6 @@ class DedupeToolOutput(BaseModel):
             return False
         return draft.keeps(at) and self.tools.cover(message.name or "")
 
-    def _repeats(self, draft: Draft) -> Iterator[tuple[int, int]]:
-        """Outputs that an earlier one equals, and which; of those cut for their age, what is left must be the same."""
-        first: dict[tuple[str, str, str], int] = {}
-        outputs = [at for at in draft.frame.conversation.outputs if self._covers(draft, at)]
-        sizes = Counter([len(draft.messages[at].text) for at in outputs])
-        for at in outputs:
-            message = draft.messages[at]
-            if sizes[len(message.text)] < 2 or _is_pointer(draft, at):
-                continue
-            head = first.setdefault((message.name or "", message.text, _left_by_age(draft, at)), at)
-            if head != at and at not in draft.frame.untouched:
-                yield at, head
-
     def _deduped(self, draft: Draft, repeats: Mapping[int, int], count: Count) -> Draft:
         """With pointers where they are shorter; a head may have gone since the repeats were found."""
         found: dict[int, Copy] = {}
@@ -88,25 +76,39 @@ class DedupeToolOutput(BaseModel):
                 found[at] = Copy(head, pointer)
         return draft.with_copies(found)
 
-    def _outdated(self, draft: Draft) -> Iterator[tuple[int, int]]:
-        """Outputs of a call that a later message made again, and its latest output; none that must stay.
 
-        Calls of one message are made side by side: none is the later one. A short output (an error, a mere "unchanged")
-        supersedes nothing.
-        """
-        covered = [at for at in reversed(draft.frame.conversation.outputs) if self._covers(draft, at)]
-        if len(covered) < 2:
-            return
-        latest: dict[tuple[str, str], int] = {}
-        called = draft.frame.called
-        shut = draft.pinned | draft.frame.untouched
-        for at in covered:
-            if at not in called:
-                continue
-            caller, call = called[at]
-            later = latest.setdefault((call.name, mended(call.arguments)), at)
-            if called[later].caller != caller and at not in shut and (at in draft.copies or not _is_pointer(draft, at)):
-                yield at, later
+def _repeats(draft: Draft, covered: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Outputs that an earlier one equals, and which; of those cut for their age, what is left must be the same."""
+    first: dict[tuple[str, str, str], int] = {}
+    sizes = Counter([len(draft.messages[at].text) for at in covered])
+    for at in covered:
+        message = draft.messages[at]
+        if sizes[len(message.text)] < 2 or _is_pointer(draft, at):
+            continue
+        head = first.setdefault((message.name or "", message.text, _left_by_age(draft, at)), at)
+        if head != at and at not in draft.frame.untouched:
+            yield at, head
+
+
+def _outdated(draft: Draft, covered: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Outputs of a call that a later message made again, and its latest output; none that must stay.
+
+    Calls of one message are made side by side: none is the later one. A short output (an error, a mere "unchanged")
+    supersedes nothing.
+    """
+    if len(covered) < 2:
+        return
+    latest: dict[tuple[str, str], int] = {}
+    called = draft.frame.called
+    for at in reversed(covered):
+        if at not in called:
+            continue
+        caller, call = called[at]
+        later = latest.setdefault((call.name, mended(call.arguments)), at)
+        if later == at or called[later].caller == caller or at in draft.pinned or at in draft.frame.untouched:
+            continue
+        if at in draft.copies or not _is_pointer(draft, at):
+            yield at, later
 
 
 def _outdone(draft: Draft, outdated: Mapping[int, int], count: Count, keeping: Keeping) -> Draft:

@@ -79,7 +79,8 @@ class Frame:
         found: dict[int, Called] = {}
         for caller, *answers in self.conversation.groups():
             calls = {call.id.strip(): call for call in messages[caller].calls}
-            found.update((at, Called(caller, calls[(messages[at].answers or "").strip()])) for at in answers)
+            for at in answers:
+                found[at] = Called(caller, calls[(messages[at].answers or "").strip()])
         return found
 
     def prefix_digest(self, stop: int) -> bytes:

@@ -6,6 +6,7 @@ cold; so a changed configuration never changes what a warm engine has been sent.
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -33,8 +34,9 @@ def _settings(policy: Standing) -> dict[str, object]:
     return settings
 
 
+@lru_cache(maxsize=256)
 def loads(text: str) -> tuple[Standing, ...] | None:
-    """From JSON; None for what is no list of standing policies of this version."""
+    """From JSON; None for what is no list of standing policies of this version. A tier's are all the same."""
     if not text:
         return ()
     try:
