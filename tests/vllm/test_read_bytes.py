@@ -7,6 +7,7 @@ of vLLM's for a reply of 24 tokens to a cached prompt. What differs: vLLM comput
 than there are tokens in a reply when it finds the end, and it counts activations, which show in uncached prompts.
 """
 
+import secrets
 from dataclasses import dataclass, replace
 
 import httpx
@@ -104,7 +105,7 @@ async def test_all_that_is_read_is_within_a_tenth(
 
 async def test_what_a_new_prompt_adds_are_its_activations(gateway: Gateway, engine: Engine, tell: list[str]) -> None:
     """In bf16, read by each of 30 layers: four vectors of the model's width and three of its inner one."""
-    seen = await read(gateway, engine, "100 lamps are on " * 100, 1)
+    seen = await read(gateway, engine, f"{secrets.token_hex(4)}: " + "100 lamps are on " * 100, 1)
     each = (seen.engine - seen.whole(2)) / (seen.prompt_tokens - seen.cached_tokens)
     tell.append(f"read bytes: a token of an uncached prompt adds {each:,.0f} bytes of activations")
     assert each == pytest.approx(2 * 30 * (4 * 576 + 3 * 1_536), rel=0.1)
