@@ -5,6 +5,7 @@ A few hundred in every run of the tests; as many as wished by `python -m tests.p
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 from policies.cap_context import CapContext
@@ -69,6 +70,7 @@ POLICIES: tuple[Callable[[Random], Policy], ...] = (
     lambda r: DedupeToolOutput(min_tokens=r.randint(64, 300), superseded=r.random() < 0.7),
     lambda r: ClearOldReasoning(keep_turns=r.randint(1, 3), min_removed_tokens=r.choice((1, 200))),
     lambda r: DropStaleTurns(gap_seconds=60, keep_turns=r.randint(1, 3)),
+    lambda r: DropStaleTurns(gap_seconds=None, older_than_seconds=r.choice((200, 900))),
     lambda r: KeepRecentTurns(turns=r.randint(1, 3), high_water_turns=r.randint(3, 6)),
     lambda r: KeepRecentTurns(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
     lambda r: KeepRecentTokens(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
@@ -157,7 +159,9 @@ def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan, records: 
     assert all(done.sent_tokens <= p.prompt_limit_tokens() for p in policies if isinstance(p, CapContext))
     if isinstance(records, Written):
         records.learn(done)
-    assert (done.memory is EMPTY) == (done.edits == () and done.memory.enforced.ahead is None)
+    assert len(done.reasons) == len(done.edits) and "" not in done.reasons
+    nothing = replace(EMPTY, seen=done.memory.seen)
+    assert (done.memory == nothing) == (done.edits == () and done.memory.enforced.ahead is None)
 
 
 def may_move_further(policies: Sequence[Policy], done: Plan) -> bool:
@@ -198,13 +202,28 @@ def grows(
             pricing=pricing,
             idle_seconds=r.choice((0, 99)),
             records=records,
+            now_seconds=1e6 + 60 * stop,
         )
         if isinstance(done, Refuse):
             return
         is_sound(part, policies, done, records)
         view = apply(part, done.edits).messages
         assert steps or repairs or view[: len(sent)] == sent
+        if not repairs and not brought_back(memory, done.memory):
+            stands = next((at for at, (was, now) in enumerate(zip(sent, view, strict=False)) if was != now), len(sent))
+            assert done.cached_tokens == part.overhead_tokens + sum(each.tokens for each in view[:stands])
         memory, known, sent = Memory.loads(done.memory.dumps()), stop, view
+
+
+def brought_back(before: Memory, after: Memory) -> bool:
+    """Whether an answer that came late has brought messages back that had been left out."""
+    return left_out(after) < left_out(before)
+
+
+def left_out(memory: Memory) -> int:
+    """Before which message nothing is sent but what must stay."""
+    cut, summary = memory.enforced.cut, memory.enforced.summary
+    return max(cut.at if cut else 0, summary.stop if summary else 0)
 
 
 def test_random_policies_over_random_conversations() -> None:
