@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from policies import odd_lines
 from policies.conversation import INSTRUCTIONS, Message
-from policies.text_spans import boundary, error_lines
+from policies.text_spans import boundary
 from policies.trimmed_text import whole
 
 VALUES = re.compile(
@@ -42,72 +43,87 @@ LINE_CHARACTERS: Final = 240
 LOOKED_AT_CHARACTERS: Final = 400
 MESSAGE_LINES: Final = 400
 """Lines of one message that are looked at: half from its beginning, half from its end."""
-SHARES: Final = (("INTENT", 0.2), ("DECISIONS", 0.25), ("FACTS", 0.4), ("ARTEFACTS", 1.0))
+LONG_CHARACTERS: Final = 600
+"""What a user sends that is longer, and has more than a few lines, is an output: some agents have no other way."""
+SHARES: Final = (("INTENT", 0.15), ("DECISIONS", 0.3), ("FACTS", 0.75), ("ARTEFACTS", 1.0))
 """Of the room that is left when the section's turn comes."""
 
-_Found = dict[str, list[str]]
+Said = tuple[int, int, str]
+"""How much a line matters (less is more), its place in the conversation, and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was found, by section, the latest first."""
+    """What was found, by section: what matters most first, of that the latest."""
 
-    found: tuple[tuple[str, tuple[str, ...]], ...]
+    found: tuple[tuple[str, tuple[Said, ...]], ...]
 
     def written(self, room_characters: int) -> str:
         """As text of at most so many characters, each section in the order of the conversation; "" for nothing."""
         parts = dict(self.found)
         written: list[str] = []
         for name, share in SHARES:
-            lines = list(_within(parts.get(name, ()), int(room_characters * share) - len(name) - 1))
-            if lines:
-                written.append("\n".join((name, *reversed(lines))))
+            kept = sorted(_within(parts.get(name, ()), int(room_characters * share) - len(name) - 1), key=_place)
+            if kept:
+                written.append("\n".join((name, *(line for _, _, line in kept))))
                 room_characters -= len(written[-1]) + 1
         return "\n".join(written)
 
 
 def extract(messages: Sequence[Message]) -> Facts:
     """The facts of these messages. What they say twice is taken once, where it was said last."""
-    found: _Found = {name: [] for name, _ in SHARES}
+    outputs = {at: odd_lines.read(message.text) for at, message in enumerate(messages) if _is_output(message)}
+    found: dict[str, list[Said]] = {name: [] for name, _ in SHARES}
     seen: set[str] = set()
-    for message in reversed(messages):
-        if message.role not in INSTRUCTIONS:
-            for section, line in _of(message):
-                shape = _shape(line) if message.role == "tool" else line
-                if shape not in seen:
-                    seen.add(shape)
-                    found[section].append(line)
-    return Facts(tuple((name, tuple(lines)) for name, lines in found.items()))
+    for at in range(len(messages) - 1, -1, -1):
+        output = outputs.get(at)
+        said = _of(messages[at]) if output is None else _of_output(output)
+        for number, (section, rank, line) in enumerate(said):
+            if line and line not in seen:
+                seen.add(line)
+                found[section].append((rank, at * 1_000 - number, line))
+    return Facts(tuple((name, tuple(sorted(lines, key=_worth))) for name, lines in found.items()))
 
 
-def _of(message: Message) -> Iterator[tuple[str, str]]:
-    """Sections and lines of one message, the last first."""
-    if message.role == "user" and (asked := _line(message.text.strip().partition("\n")[0])):
-        yield "INTENT", asked
-    for call in message.calls:
-        named = [value for value in VALUES.findall(call.arguments) if _PLACE.search(value) and not value[0].isdigit()]
-        yield from (("ARTEFACTS", f"{call.name} {value}") for value in named[:8])
+def _worth(said: Said) -> tuple[int, int]:
+    rank, place, _ = said
+    return rank, -place
+
+
+def _place(said: Said) -> int:
+    return said[1]
+
+
+def _is_output(message: Message) -> bool:
     if message.role == "tool":
-        yield from _of_output(message.text)
+        return True
+    text = message.text
+    return message.role == "user" and len(text) > LONG_CHARACTERS and text.count("\n") > odd_lines.FEW_LINES
+
+
+def _of(message: Message) -> Iterator[tuple[str, int, str]]:
+    """Sections, ranks and lines of one message that somebody wrote, the last first."""
+    if message.role in INSTRUCTIONS:
         return
+    if message.role == "user":
+        yield "INTENT", 0, _line(message.text.strip().partition("\n")[0])
     for line in reversed(_halves(_SENTENCE.split(message.text))):
         if found := _DECIDED.search(line):
-            section = "DECISIONS"
+            yield "DECISIONS", 0, _line(line, found.start())
         elif found := VALUES.search(line):
-            section = "FACTS"
-        else:
-            continue
-        if said := _line(line, found.start()):
-            yield section, said
+            yield "FACTS", 0, _line(line, found.start())
+    for call in message.calls:
+        named = [value for value in VALUES.findall(call.arguments) if _PLACE.search(value) and not value[0].isdigit()]
+        yield from (("ARTEFACTS", 0, f"{call.name} {value}") for value in named[:8])
 
 
-def _of_output(text: str) -> Iterator[tuple[str, str]]:
-    """Errors and named values: of an output's other lines there are too many."""
-    errors = [_line(text[start:stop]) for start, stop in error_lines(text)[:8]]
-    yield from (("FACTS", line) for line in reversed(errors) if line)
-    lines = (line for line in _halves(text.split("\n")) if MARK not in line)
-    named = [found[0].strip() for line in lines if (found := _NAMED.search(line[:LOOKED_AT_CHARACTERS]))]
-    yield from (("FACTS", line) for line in reversed([*named[:8], *named[8:][-8:]]))
+def _of_output(output: odd_lines.Output) -> Iterator[tuple[str, int, str]]:
+    """Errors, the odd ones out, then named values: of an output's other lines there are too many."""
+    lines = [line for line in output.lines if MARK not in line]
+    named = [found[0].strip() for line in lines if (found := _NAMED.search(line))]
+    yield from (("FACTS", 0, _line(line)) for line in reversed(output.errors))
+    yield from (("FACTS", 1, _line(line)) for line in reversed(odd_lines.odd(output)))
+    yield from (("FACTS", 2, _line(line)) for line in reversed([*named[:4], *named[4:][-4:]]))
 
 
 def _halves(lines: list[str]) -> list[str]:
@@ -124,14 +140,9 @@ def _line(line: str, at: int = 0) -> str:
     return whole(line[start : boundary(line, start + LINE_CHARACTERS)].strip())
 
 
-def _shape(line: str) -> str:
-    """A line of a log with its numbers taken out: the next one of the kind says the same."""
-    return re.sub(r"\d+", "0", line)
-
-
-def _within(lines: Iterable[str], room: int) -> Iterator[str]:
-    for line in lines:
-        room -= len(line) + 1
+def _within(lines: Iterable[Said], room: int) -> Iterator[Said]:
+    for said in lines:
+        room -= len(said[2]) + 1
         if room < 0:
             return
-        yield line
+        yield said

@@ -26,7 +26,9 @@ def test_what_was_asked_decided_measured_and_named_is_kept_to_the_letter() -> No
         "DECISIONS",
         "We decided to keep TLS 1.3 only, because of the audit.",
         "FACTS",
+        "all fine",
         "replicas: 3",
+        "bye",
         "ERROR: quota exceeded for eu-west-1",
         "The commit is 9f2c1ab.",
         "ARTEFACTS",
@@ -77,3 +79,21 @@ def test_of_long_texts_the_sentences_count_and_of_long_lines_what_stands_around_
     assert facts(says(text)) == "DECISIONS\nWe chose port 9090."
     line = "word " * 200 + "build-77.log " + "word " * 200
     assert "build-77.log" in facts(says(line)) and len(facts(says(line))) < 300
+
+
+def test_an_odd_line_of_a_log_is_a_fact_and_an_error_comes_first() -> None:
+    lines = LOG.splitlines()
+    lines[10:10] = ["reviewed by Tadeo Varga"]
+    lines[20:20] = ["ERROR: connection refused by shard-3"]
+    found = facts(result("a", "\n".join(lines))).splitlines()
+    assert {"reviewed by Tadeo Varga", "ERROR: connection refused by shard-3"} <= set(found)
+    assert "shard-3" in facts(result("a", "\n".join(lines)), room=70) and "Tadeo" not in facts(
+        result("a", "\n".join(lines)), room=70
+    )
+
+
+def test_a_long_text_of_a_user_is_an_output() -> None:
+    """Some agents send what their tools gave as the user's."""
+    text = "<output>\n" + "\n".join(LOG.splitlines()[:60]) + "\nreplicas = 3 for eu-west-1\n</output>"
+    assert "replicas = 3 for eu-west-1" in facts(user(text))
+    assert facts(user(text)).count("worker") <= 1
