@@ -7,6 +7,7 @@ import pytest
 
 from gateway import tenants as tenants_module
 from gateway.errors import NotAuthenticated, StoreDown
+from gateway.explain_limits import snapshot
 from gateway.roster import Roster
 from gateway.tenant_book import News
 from gateway.tenant_record import Boost, StoredTenant
@@ -182,3 +183,18 @@ def test_a_key_of_our_making_may_stand_in_the_file(time: list[float]) -> None:
     """What somebody makes with kvgate and writes down as a digest is a key of the file like any other."""
     in_file = config(("tenants/acme/keys/0/sha256", hashlib.sha256(SECOND_KEY.encode()).hexdigest()))
     assert Tenants(in_file, SECRET, roster(stored())).identify(bearer(SECOND_KEY)).tenant == "acme"
+
+
+def test_a_change_of_one_tenant_leaves_the_others_and_what_was_built_for_them() -> None:
+    known = roster(stored(), with_key(StoredTenant("gamma", {"tier": "standard"}), key=SECOND_KEY))
+    tenants = Tenants(config(), SECRET, known)
+    running = snapshot(config(), tenants)
+    callers = {key: tenants.identify(bearer(key)) for key in (STORE_KEY, SECOND_KEY)}
+    services = {key: running.service(caller, "demo") for key, caller in callers.items()}
+    boosted = msgspec.structs.replace(stored(), boosts=(Boost(LIMIT, 7, NOW + 60),))
+    running.renew(tuple(known.take(News("2-1", "", False, {"beta": boosted}))))
+    assert tenants.identify(bearer(SECOND_KEY)) is callers[SECOND_KEY]
+    assert running.service(callers[SECOND_KEY], "demo") is services[SECOND_KEY]
+    other = running.service(tenants.identify(bearer()), "demo")
+    assert other is not services[STORE_KEY]
+    assert [limit.amount for limit in other.scope.limits] == [7]
