@@ -25,7 +25,8 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 MOST_AHEAD_SECONDS: Final = 60.0
 SHARE_AHEAD: Final = 0.25
 """So long before the end a record is begun, at most: a minute, or a quarter of the time a session has."""
-SLACK_SECONDS: Final = 1.0
+SLACK_SECONDS: Final = 0.5
+"""The end of a call is written a little after it is noted here."""
 
 Key = tuple[str, str]
 

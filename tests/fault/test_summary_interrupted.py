@@ -4,8 +4,9 @@ import asyncio
 import json
 
 from gateway.embedded import EmbeddedServer
+from tests.fault.store_proxy import store_proxy
 from tests.fault.test_summarizer_misbehaves import GOOD, answering, questions, says
-from tests.house import KEY, gateway
+from tests.house import KEY, gateway, until
 from tests.integration.test_summaries import asked, made, records, summarised, talk, told
 from tests.upstream import Peer, upstream
 
@@ -72,3 +73,32 @@ async def test_a_client_that_leaves_while_it_waits_does_not_stop_the_record(valk
         assert await house.metric("kvgate_summaries_total", result="made") == 1
         assert "summarized" in told(await asked(house, 17)), "who comes next finds it"
         assert len(questions(up)) == 1 and len(up.requests) == 2
+
+
+async def test_a_store_that_goes_while_a_record_is_written_costs_the_record_and_nothing_else(
+    valkey: EmbeddedServer,
+) -> None:
+    arrived, let = asyncio.Event(), asyncio.Event()
+
+    async def waits(peer: Peer) -> None:
+        arrived.set()
+        await let.wait()
+        await peer.send(says(GOOD))
+
+    async with (
+        store_proxy(valkey.url) as proxy,
+        upstream(answering(waits)) as up,
+        gateway({"any": {"one": up.url}}, proxy.url, summarised()) as house,
+    ):
+        await asked(house, 13)
+        await asyncio.wait_for(arrived.wait(), 20)
+        proxy.away()
+        await until(lambda: not house.gateway.store.available)
+        let.set()
+        await made(house)
+        assert await house.metric("kvgate_summaries_failed_total", reason="store") == 1
+        assert "summarized" not in told(await asked(house, 14)), "without the store nobody knows the session"
+        proxy.back()
+        await until(lambda: house.gateway.store.available)
+        assert (await asked(house, 14)).status_code == 200
+        await made(house)
