@@ -9,10 +9,10 @@ from typing import Final
 
 MARKER: Final = b'"cache_control"'
 _VALUE: Final = rb'"cache_control"[ \t\r\n]*:[ \t\r\n]*(?:\{[^{}]*\}|null)'
-_FIELD: Final = re.compile(rb",[ \t\r\n]*" + _VALUE + rb"|" + _VALUE + rb"[ \t\r\n]*,?[ \t\r\n]*")
+_FIELD: Final = re.compile(rb"[ \t\r\n]{0,4},[ \t\r\n]*" + _VALUE + rb"|" + _VALUE + rb"[ \t\r\n]*,?[ \t\r\n]*")
 """With the comma before it, else with the one behind. Inside a text its quotes would be escaped.
 
-Every part begins with a byte that is looked for, so white space without end takes linear time.
+White space before the comma is looked for as far as a few bytes, so that without end of it takes linear time.
 """
 
 

@@ -11,7 +11,7 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 TIMED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 
 
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
 @pytest.mark.parametrize("marked", [MARK, TIMED, {"cache_control": None}])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_message_is_the_same_with_and_without_a_marker(
