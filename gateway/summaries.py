@@ -102,26 +102,35 @@ class Summaries:
 
 
 class Remembered:
-    """Records that this process has read or made, by name: the last `capacity` of them.
+    """Records that this process has read or made, each for its own session: the last `capacity` of them.
 
     Only for records that a session has in force: whether any other still exists, the store alone can say.
     """
 
     def __init__(self, capacity: int = 4_096) -> None:
         self._capacity = capacity
-        self._records: dict[bytes, tuple[str, float]] = {}
+        self._records: dict[tuple[str, str, bytes], tuple[str, float]] = {}
 
-    def add(self, records: Mapping[bytes, str], now: float) -> None:
+    def read(self, service: Service, session: str, records: Mapping[bytes, str], now: float) -> None:
+        """The store had these."""
         for name, text in records.items():
-            self._records.pop(name, None)
-            self._records[name] = text, now
+            self._put((service.caller.tenant, session, name), text, now)
+
+    def used(self, service: Service, session: str, name: bytes, text: str, now: float) -> None:
+        """This one was sent; when the store had it last stays as it is, so that it is asked for again in time."""
+        key = (service.caller.tenant, session, name)
+        self._put(key, text, self._records[key][1] if key in self._records else now)
+
+    def of(self, service: Service, session: str, name: bytes, since: float) -> str | None:
+        """A record that the store had at `since` or later."""
+        text, at = self._records.get((service.caller.tenant, session, name), (None, 0.0))
+        return text if at >= since else None
+
+    def _put(self, key: tuple[str, str, bytes], text: str, at: float) -> None:
+        self._records.pop(key, None)
+        self._records[key] = text, at
         while len(self._records) > self._capacity:
             self._records.pop(next(iter(self._records)))
-
-    def of(self, name: bytes, since: float) -> str | None:
-        """A record that was read at `since` or later."""
-        text, at = self._records.get(name, (None, 0.0))
-        return text if at >= since else None
 
 
 def _member(session: str) -> str:

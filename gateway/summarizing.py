@@ -71,7 +71,8 @@ class Summarizing:
         if policy is None or not names:
             return known
         fresh = self._clock() - policy.keep_seconds / 4
-        found = {name: text for name in names if (text := self._remembered.of(name, fresh)) is not None}
+        of = self._remembered.of
+        found = {name: text for name in names if (text := of(service, known.session, name, fresh)) is not None}
         if missing := [name for name in names if name not in found and not self._is_of_facts(known, name)]:
             found |= await self._read(service, known.session, missing)
         return msgspec.structs.replace(known, records=found) if found else known
@@ -101,7 +102,8 @@ class Summarizing:
             before = opened.known.memory.enforced.summary
             if before is None or before.key != planned.summary.key:
                 self._metrics.summaries.add(1, "used")
-            self._remembered.add({planned.summary.key: planned.summary.record}, self._clock())
+            summary = planned.summary
+            self._remembered.used(passage.service, opened.known.session, summary.key, summary.record, self._clock())
         source = self._source(snapshot, passage, opened)
         if source is None:
             return
@@ -211,7 +213,7 @@ class Summarizing:
             found = await self._summaries.read(service, session, names, service.summary.keep_seconds)
         except StoreError:
             return {}
-        self._remembered.add(found, self._clock())
+        self._remembered.read(service, session, found, self._clock())
         return found
 
     def _is_of_facts(self, known: Known, name: bytes) -> bool:
