@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
+import aiohttp
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -149,7 +149,7 @@ class Cluster:
 
     async def ready(self) -> None:
         """Wait until both gateways serve and both engines are in use."""
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with aiohttp.ClientSession() as http:
             for gateway in self.gateways:
                 while (await metrics_of(http, gateway)).get("kvgate_replica_up") != len(self.engines):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
@@ -157,7 +157,7 @@ class Cluster:
     async def quiet(self) -> None:
         """Wait until nothing runs and every settlement has reached the store."""
         await self.ready()
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with aiohttp.ClientSession() as http:
             for gateway in self.gateways:
                 while True:
                     seen = await metrics_of(http, gateway)
@@ -175,7 +175,7 @@ class Cluster:
         if {"store", "gateway"} <= set(victims):  # what waits for the store dies with a gateway
             self.may_be_lost += CLIENTS * CALLS
         killing = [self._kill(victim, rng.random() * 0.3, rng) for victim in victims]
-        async with httpx.AsyncClient(timeout=30, trust_env=False) as http:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)) as http:
             calling = [self._client(http, random.Random(f"{seed} {number}")) for number in range(CLIENTS)]
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await asyncio.gather(*killing, *calling)
@@ -202,27 +202,28 @@ class Cluster:
         self.store = await asyncio.to_thread(embedded.start, self.folder / "store")
         await self.command("CONFIG", "SET", "appendfsync", "always")
 
-    async def _client(self, http: httpx.AsyncClient, rng: random.Random) -> None:
+    async def _client(self, http: aiohttp.ClientSession, rng: random.Random) -> None:
         for _ in range(CALLS):
             await asyncio.sleep(rng.random() * 0.1)
             self.begun += 1
             try:
                 self.outcomes[await self._call(http, rng)] += 1
-            except httpx.HTTPError as error:
+            except (aiohttp.ClientError, TimeoutError) as error:
                 self.outcomes[type(error).__name__] += 1
 
-    async def _call(self, http: httpx.AsyncClient, rng: random.Random) -> str:
+    async def _call(self, http: aiohttp.ClientSession, rng: random.Random) -> str:
         stream = rng.random() < 0.6
         body = {"model": "demo", "stream": stream, "max_tokens": rng.randint(4, 200)}
         messages = [{"role": "user", "content": f"words {rng.random()} " * rng.randint(1, 40)}]
-        answer = await http.post(
+        async with http.post(
             f"http://127.0.0.1:{rng.choice(self.gateways).port}/v1/chat/completions",
             json=body | {"messages": messages},
             headers={"authorization": f"Bearer {KEY}"},
-        )
-        if answer.status_code != 200:
-            return str(answer.status_code)
-        return "done" if not stream or "[DONE]" in answer.text else "broken"
+        ) as answer:
+            text = await answer.text()
+        if answer.status != 200:
+            return str(answer.status)
+        return "done" if not stream or "[DONE]" in text else "broken"
 
     # What must be true afterwards.
 
@@ -294,15 +295,16 @@ class Cluster:
         return found
 
 
-async def metrics_of(http: httpx.AsyncClient, gateway: Process) -> Mapping[str, float]:
+async def metrics_of(http: aiohttp.ClientSession, gateway: Process) -> Mapping[str, float]:
     """The sums of a gateway's metrics by name; nothing while it does not answer."""
     admin = next(part for part in gateway.command if part.startswith("KVGATE_ADMIN_PORT="))
     try:
-        answer = await http.get(f"http://127.0.0.1:{admin.partition('=')[2]}/metrics")
-    except httpx.HTTPError:
+        async with http.get(f"http://127.0.0.1:{admin.partition('=')[2]}/metrics") as answer:
+            text = await answer.text()
+    except (aiohttp.ClientError, TimeoutError):
         return {}
     sums: Counter[str] = Counter()
-    for family in text_string_to_metric_families(answer.text):
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             sums[sample.name] += sample.value  # type: ignore[assignment]  # a Counter of floats
     return sums
