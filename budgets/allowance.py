@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from budgets.grant import Denied, Grant, denial
-from budgets.lease import Amounts
+from budgets.lease import Amounts, taken
 from budgets.limit import Kind, Limit
 from budgets.scope import Scope, Terms
 
@@ -75,11 +75,10 @@ class LocalAllowance:
         asked: Grant,
         now_seconds: float,
         wall_seconds: float,
-        most: Amounts | None = None,
     ) -> Grant | Denied:
         """Grant or deny what the ledger was asked for. `now_seconds` is monotonic, `wall_seconds` counts from 1970.
 
-        Strict limits are asked for `most`. The grant keeps its lease: nobody knows whether the ledger has made it.
+        The grant keeps its lease: nobody knows whether the ledger has made it.
         """
         enforced = [terms for terms in asked.stands.terms if terms.limit.mode == "enforce"]
         for terms in enforced:
@@ -87,8 +86,8 @@ class LocalAllowance:
                 closed = denial(asked.scope.tenant, terms, asked.amounts, 0, 1.0, wall_seconds)
                 return replace(closed, local=True, store_down=True)
         local = [terms for terms in enforced if terms.limit.on_store_error == "local"]
-        return self._full(asked, local, now_seconds, wall_seconds, most) or self._granted(
-            asked, local, now_seconds, wall_seconds, most
+        return self._full(asked, local, now_seconds, wall_seconds) or self._granted(
+            asked, local, now_seconds, wall_seconds
         )
 
     def ended(self, grant: Grant, used: Amounts) -> None:
@@ -105,9 +104,9 @@ class LocalAllowance:
                 difference = used.get(dimension, 0) - grant.amounts.get(dimension, 0)
                 self._buckets[bucket] = replace(held, used=max(0.0, held.used + difference))
 
-    def _full(self, asked: Grant, local: list[Terms], now: float, wall: float, most: Amounts | None) -> Denied | None:
+    def _full(self, asked: Grant, local: list[Terms], now: float, wall: float) -> Denied | None:
         """The refusal with the longest wait, if there is one."""
-        refusals = [(wait, terms) for terms in local if (wait := self._wait_seconds(asked, terms, now, wall, most)) > 0]
+        refusals = [(wait, terms) for terms in local if (wait := self._wait_seconds(asked, terms, now, wall)) > 0]
         if not refusals:
             return None
         wait, terms = max(refusals, key=lambda refusal: refusal[0])
@@ -122,11 +121,11 @@ class LocalAllowance:
         kind: Kind = "slots" if terms.limit.kind == "slots" else "rate"  # worth another try: no quota is spent
         return replace(refused, limit=int(capacity), local=True, kind=kind)
 
-    def _wait_seconds(self, asked: Grant, terms: Terms, now: float, wall: float, most: Amounts | None) -> float:
+    def _wait_seconds(self, asked: Grant, terms: Terms, now: float, wall: float) -> float:
         limit, capacity = terms.limit, self._capacity(terms.limit)
         if limit.kind == "slots":
             return 1.0 if len(self._running.get(_name(asked.scope, terms), ())) >= capacity else 0.0
-        wanted = _wanted(asked, terms, most)
+        wanted = _wanted(asked, terms)
         excess = self._used(asked.scope, terms, now, wall) - max(0.0, capacity - max(1, wanted))
         if excess <= 0:
             return 0.0
@@ -134,14 +133,14 @@ class LocalAllowance:
             return max(1.0, min(RETRY_SECONDS, terms.window.ends_at - wall))
         return excess / (limit.per_second * self._share)
 
-    def _granted(self, asked: Grant, local: list[Terms], now: float, wall: float, most: Amounts | None) -> Grant:
+    def _granted(self, asked: Grant, local: list[Terms], now: float, wall: float) -> Grant:
         for terms in local:
             bucket = _name(asked.scope, terms)
             if terms.limit.kind == "slots":
                 self._running.setdefault(bucket, set()).add(asked.id)
                 continue
             used = self._used(asked.scope, terms, now, wall)
-            self._buckets[bucket] = _Bucket(used + _wanted(asked, terms, most), now)
+            self._buckets[bucket] = _Bucket(used + _wanted(asked, terms), now)
             self._buckets.move_to_end(bucket)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
@@ -177,6 +176,6 @@ def _name(scope: Scope, terms: Terms) -> str:
     return f"{scope.space}{terms.bucket}"
 
 
-def _wanted(asked: Grant, terms: Terms, most: Amounts | None) -> int:
-    amounts = most if terms.limit.hardness == "strict" and most is not None else asked.amounts
-    return amounts.get(terms.dimension, 0)
+def _wanted(asked: Grant, terms: Terms) -> int:
+    """In the dimension's own parts, as the ledger was asked."""
+    return taken(terms, asked.amounts, asked.most)[0] // terms.scale

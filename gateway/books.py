@@ -237,7 +237,7 @@ class Books:
                 asked, reserving = ledger.reserving(scope, amounts, found.now_seconds, ceiling, request_id)
                 found = await self._run(reserving)
         except StoreError:
-            found = self._local.decide(asked, monotonic(), wall(), ceiling)
+            found = self._local.decide(asked, monotonic(), wall())
             return NO_SESSION, found, asked if isinstance(found, Denied) else None
         if isinstance(found, Grant):
             self._local.heard(found)

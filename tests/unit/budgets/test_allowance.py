@@ -118,7 +118,8 @@ def test_strict_limits_are_asked_for_the_most() -> None:
     allowance = LocalAllowance(share=0.1)
     strict = scope(dimension="total_tokens", amount=1_000, hardness="strict")
     little: Amounts = {"total_tokens": 10}
-    found = [allowance.decide(asked(strict, little), 0.0, NOON, {"total_tokens": 60}) for _ in range(3)]
+    wanted, _ = reserving(strict, little, NOON, {"total_tokens": 60})
+    found = [allowance.decide(wanted, 0.0, NOON) for _ in range(3)]
     assert [isinstance(each, Grant) for each in found] == [True, False, False]
 
 
