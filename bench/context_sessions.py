@@ -6,12 +6,13 @@ go on otherwise with less before its eyes, so a replay tells what policies cost 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway import digests
 from gateway.counting import MESSAGE_OVERHEAD_TOKENS

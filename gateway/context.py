@@ -7,11 +7,11 @@ policy decides is checked by the validator before it is sent.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway import errors
 from gateway.call import Call

@@ -6,11 +6,11 @@ that no other stream waits for it.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from typing import Final
 
 import xxhash
+from msgspec.structs import replace
 
 from gateway.call import Call
 from gateway.tokens import CountTokens

@@ -4,7 +4,8 @@ Rule: a message is never taken for older than it is; times are kept coarsely, so
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from policies.memory import Seen
 
@@ -12,8 +13,7 @@ STEPS = 32
 """Into so many steps the longest time that matters is divided."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ages:
+class Ages(msgspec.Struct, frozen=True):
     """What was seen of a session and when, and what time it is now, in seconds."""
 
     seen: tuple[Seen, ...] = ()

@@ -4,7 +4,7 @@ Rule: never a silent cut. What does not fit is refused, with the limit, the size
 was asked for a reply may be lowered, where the settings say so.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
@@ -24,6 +24,10 @@ class Refuse:
     tokens: int
     message: str
     wanted: Wanted | None = field(default=None, compare=False)
+
+    def wanting(self, wanted: Wanted | None) -> "Refuse":
+        """With the record that would help."""
+        return replace(self, wanted=wanted)
 
 
 class CapContext(BaseModel):

@@ -5,10 +5,11 @@ at the edits; so a field that no policy reads does not belong here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
+
+import msgspec
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -16,8 +17,7 @@ INSTRUCTIONS: frozenset[Role] = frozenset({"system", "developer"})
 """Roles that are never dropped, replaced or reordered."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """One call inside an assistant message; `arguments` is the JSON text as sent."""
 
     id: str
@@ -25,8 +25,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message. `digest` is 16 bytes over its wire form; `tokens` holds the template's share too.
 
     `reasoning_text` is what its reasoning says, as far as it is counted in `tokens`.
@@ -69,8 +68,7 @@ class Message:
         return self.tokens * len(self.reasoning_text) // (len(self.reasoning_text) + others + 1)
 
 
-@dataclass(frozen=True)
-class Conversation:
+class Conversation(msgspec.Struct, frozen=True, dict=True):
     """Messages in order; `overhead_tokens` is what the tool list and the template's head cost on top."""
 
     messages: tuple[Message, ...]

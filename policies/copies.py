@@ -5,14 +5,15 @@ only the ones behind it point to it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from policies.conversation import Message
 from policies.trimmed import Trimmed
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True, gc=False):
     """A message whose output is that of the earlier message `head`, and what is sent in its place."""
 
     head: int
@@ -52,8 +53,7 @@ def _transplanted(trimmed: Trimmed, message: Message) -> Trimmed:
     return Trimmed(replace(trimmed.trim, digest=message.digest), trimmed.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True, gc=False):
     """For windows that begin at `start` to `stop` (half open), a copy costs `tokens` more than its pointer."""
 
     start: int

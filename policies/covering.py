@@ -7,15 +7,15 @@ is parted, reasoning goes by whole turns, and a turn that is pinned or not answe
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+import msgspec
 
 from policies import window
 from policies.conversation import INSTRUCTIONS, Conversation, Message
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
+class Cover(msgspec.Struct, frozen=True, gc=False):
     """Messages before `stop`, of which only `bridge` stays; the summary goes behind message `at`.
 
     At the start of a turn the closing answer of the turn before is the bridge; inside the first turn, where an

@@ -6,9 +6,9 @@ call has superseded changes what was sent, so it waits for a step.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Literal
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from policies.arguments import mended

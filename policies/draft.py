@@ -5,9 +5,11 @@ the loss pays; until then such edits are due and wait. In the end all is folded 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from policies import window
 from policies.conversation import Message
@@ -24,19 +26,23 @@ Step = Literal["", "cold", "pause", "age", "mark", "limit", "gain"]
 are too old, a mark was passed, a limit would be, it gains more than it costs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(msgspec.Struct, frozen=True, eq=False):
     """Edits that wait for a step: about how many tokens each message would lose, and how it is done.
 
     `make` takes the draft and where the step begins, and edits only what lies behind.
     """
 
     savings: tuple[tuple[int, int], ...]
-    make: Callable[["Draft", int], "Draft"] = field(compare=False)
+    make: Callable[["Draft", int], "Draft"]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Due) and self.savings == other.savings
+
+    def __hash__(self) -> int:
+        return hash(self.savings)
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True, dict=True):
     """`cut` is the first message of the window, 0 while nothing is dropped; reasoning before `cleared` is left out.
 
     The first `known` messages have been sent before. `open`: a step is being taken, or the engine holds nothing; `step`
@@ -47,8 +53,8 @@ class Draft:
     frame: Frame
     known: int = 0
     open: bool = False
-    trimmed: Mapping[int, Trimmed] = field(default_factory=dict)
-    copies: Mapping[int, Copy] = field(default_factory=dict)
+    trimmed: Mapping[int, Trimmed] = msgspec.field(default_factory=dict)
+    copies: Mapping[int, Copy] = msgspec.field(default_factory=dict)
     cut: int = 0
     cut_policy: str = WINDOW
     cleared: int = 0
@@ -56,7 +62,7 @@ class Draft:
     summary: Summary | None = None
     ahead: Ahead | None = None
     wanted: Wanted | None = None
-    step: Step = field(default="", compare=False)
+    step: Step = ""
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:

@@ -5,15 +5,15 @@ instructions cannot even be said; a message is only ever added to answer a call 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import xxhash
+from msgspec.structs import replace
 
 from policies.conversation import Conversation, Message, ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceText:
+class ReplaceText(msgspec.Struct, frozen=True, gc=False):
     """Send `text` in place of the text of message `at`, whose digest is `digest`.
 
     `handle` is what `text` says the original is kept under; empty where it says nothing of the kind.
@@ -27,8 +27,7 @@ class ReplaceText:
     handle: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DropMessages:
+class DropMessages(msgspec.Struct, frozen=True, gc=False):
     """Leave out the messages `start` to `stop` (half open); `digest` is that of message `stop`, the first one kept."""
 
     policy: str
@@ -38,8 +37,7 @@ class DropMessages:
     removed_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClearReasoning:
+class ClearReasoning(msgspec.Struct, frozen=True, gc=False):
     """Send message `at` without its reasoning."""
 
     policy: str
@@ -48,8 +46,7 @@ class ClearReasoning:
     removed_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceArguments:
+class ReplaceArguments(msgspec.Struct, frozen=True, gc=False):
     """Send `arguments`, a JSON object, as those of call number `call` of message `at`; may cost tokens (below 0)."""
 
     policy: str
@@ -60,8 +57,7 @@ class ReplaceArguments:
     removed_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class InsertAnswer:
+class InsertAnswer(msgspec.Struct, frozen=True, gc=False):
     """Behind message `at` a tool message that answers the call `call_id`; what it costs is `removed_tokens` below 0."""
 
     policy: str
@@ -72,8 +68,7 @@ class InsertAnswer:
     removed_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddSummary:
+class AddSummary(msgspec.Struct, frozen=True, gc=False):
     """Behind the text of message `at`, a user's: `text` for messages left out; it costs `removed_tokens` below 0."""
 
     policy: str

@@ -6,8 +6,9 @@ messages and the same room give the same text. Linear: each line is looked at on
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from policies import odd_lines
 from policies.conversation import INSTRUCTIONS, Message
@@ -52,8 +53,7 @@ Said = tuple[int, int, str]
 """How much a line matters (less is more), its place in the conversation, and the line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What was found, by section: what matters most first, of that the latest."""
 
     found: tuple[tuple[str, tuple[Said, ...]], ...]

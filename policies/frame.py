@@ -4,10 +4,10 @@ Rule: everything here is worked out once for each plan.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
 import xxhash
 
 from policies import covering, record, window
@@ -23,13 +23,12 @@ class Called(NamedTuple):
     call: ToolCall
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True, dict=True):
     """`untouched` are the messages that `pin` names: no policy edits them, and their turns are not dropped."""
 
     conversation: Conversation
     untouched: frozenset[int] = frozenset()
-    mends: Mends = field(default_factory=Mends)
+    mends: Mends = msgspec.field(default_factory=Mends)
 
     @cached_property
     def pinned(self) -> frozenset[int]:

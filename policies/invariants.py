@@ -6,8 +6,9 @@ needs no check.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from policies import json_ladder
 from policies.arguments import is_object
@@ -17,8 +18,7 @@ from policies.record import BEGIN, END
 from policies.trimmed_text import whole
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(msgspec.Struct, frozen=True):
     """What the edits do, by original index; `replaced` leaves out what only mends lone surrogates."""
 
     before: Conversation

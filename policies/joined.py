@@ -3,7 +3,7 @@
 Rule: nothing that either has sent is forgotten, and nothing is kept twice.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from policies.memory import Cut, InForce, Memory, Recorded
 

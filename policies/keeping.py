@@ -6,10 +6,10 @@ originals first, and where that fails plans again with only those handles that h
 """
 
 import re
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Final
 
+import msgspec
 from pydantic import Field
 
 PREFIX: Final = "kvo_"
@@ -24,8 +24,7 @@ KeepSeconds = Annotated[float, Field(ge=0, le=30 * 86_400, alias="keep_original"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(msgspec.Struct, frozen=True):
     """What may be promised. `key` makes the handles; `only`: the handles that may be shown, None for every one."""
 
     key: bytes = b""

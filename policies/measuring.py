@@ -5,8 +5,9 @@ Rule: a text that was measured once is cut by its marks, without counting again 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil
+
+import msgspec
 
 from policies.text_spans import Span, boundary, error_lines
 
@@ -16,8 +17,7 @@ DENSE_CHARACTERS = 96
 """In a text that is not ASCII alone: there a character may be a token or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(msgspec.Struct, frozen=True, gc=False):
     """A text in pieces: `ends[n]` is where piece n ends, `tokens[n]` how many tokens there are up to there.
 
     `scale` is what these are multiplied by: the model's own tokens to one of those counted. `errors` are the lines that

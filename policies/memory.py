@@ -4,7 +4,6 @@ Rule: no text. A trimmed message is remembered by its digest and by where it was
 that cannot be read is no memory (the price is one cold prefix, never a failed request).
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -15,8 +14,7 @@ VERSION = 1
 Form = Literal["text", "folded", "json", "wrapped", "same", "superseded"]
 
 
-@dataclass(frozen=True, slots=True)
-class Trim:
+class Trim(msgspec.Struct, frozen=True, gc=False):
     """How one tool output was trimmed.
 
     `spans` are the character ranges kept of a text (head, lines of the middle, tail; none: all of it, folded); `level`
@@ -39,8 +37,7 @@ class Trim:
         return max(1, self.removed_tokens * tokens // self.of_tokens) if self.of_tokens else self.removed_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True, gc=False):
     """A border: message `at` is the first one behind it; `prefix` names all messages up to and with that one.
 
     `turns`: how many the conversation had when the border was drawn.
@@ -52,8 +49,7 @@ class Cut:
     turns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A record in the place of the messages before `stop`, which `prefix` names together; `key` is the record's name.
 
     It costs `tokens` where what it stands for has `of_tokens`. `room` above 0: it holds facts in so many characters,
@@ -72,8 +68,7 @@ class Recorded:
         return max(1, self.tokens * of_tokens // self.of_tokens) if self.of_tokens else self.tokens
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(msgspec.Struct, frozen=True):
     """The edits in force in one lane.
 
     The window begins at `cut`, reasoning is cleared up to `cleared`, and `standing` holds the settings, as JSON, of the
@@ -100,16 +95,14 @@ class InForce:
         return bool(self.trims) or any(border is not None for border in borders)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """So many messages there were at this time, in seconds since 1970."""
 
     messages: int
     at_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(msgspec.Struct, frozen=True):
     """The edits made so far, and apart from them those that policies in shadow would have made.
 
     `seen` says since when messages are there, where a policy asks for it.

@@ -5,17 +5,17 @@ bytes on every turn without being remembered. Nothing is counted: what a mend co
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from policies.edit import InsertAnswer, ReplaceArguments, ReplaceText
 
 
-@dataclass(frozen=True, slots=True)
-class Mends:
+class Mends(msgspec.Struct, frozen=True):
     """Texts and calls replaced, answers added and tool messages dropped because they answer nothing, by message."""
 
-    texts: Mapping[int, ReplaceText] = field(default_factory=dict)
-    calls: Mapping[int, tuple[ReplaceArguments | InsertAnswer, ...]] = field(default_factory=dict)
+    texts: Mapping[int, ReplaceText] = msgspec.field(default_factory=dict)
+    calls: Mapping[int, tuple[ReplaceArguments | InsertAnswer, ...]] = msgspec.field(default_factory=dict)
     orphans: frozenset[int] = frozenset()
 
     def added_tokens(self, at: int) -> int:

@@ -7,8 +7,9 @@ none is. Linear in the text: of an output so many lines are looked at.
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from policies.text_spans import error_lines
 
@@ -27,8 +28,7 @@ _WORD = re.compile(r"[^\W\d_]{3}")
 _MEMBER = re.compile(r"(?<=[,{\[])\s*(?=[\"{\[])")
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """Lines of one output, with the shape of each, and those of them that look like errors."""
 
     lines: tuple[str, ...]

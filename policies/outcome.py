@@ -4,8 +4,9 @@ Rule: the edits stand in the order of the messages, and what is remembered is al
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from policies import window
 from policies.draft import Draft, Step

@@ -7,7 +7,9 @@ and nothing of it is sent.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from policies import outcome
 from policies.ages import Ages, noted
@@ -43,8 +45,7 @@ ROUNDS = 4
 __all__ = ["Plan", "Pricing", "Refuse", "may_act", "plan", "reply_size"]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to send: the edits over the original with the reason of each, tokens before and after, what to remember.
 
     Of what was sent before `cached_tokens` stand unchanged at the front, and `again_tokens` behind the first change are
@@ -74,8 +75,7 @@ class Plan:
     resting: Wanted | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(msgspec.Struct, frozen=True):
     """What a session is in when it calls: how much was sent before, for how long it was idle, what a break costs."""
 
     count: Count
@@ -91,8 +91,7 @@ class _State:
     ages: Ages
 
 
-@dataclass(frozen=True, slots=True)
-class _Lane:
+class _Lane(msgspec.Struct, frozen=True):
     """What some of the policies make of a conversation: the draft with the edits in force, and what comes of it."""
 
     before: Draft
@@ -136,7 +135,7 @@ def plan(
     lane = _lane(conversation, enforced, before.enforced, state)
     refusal = _refusal(enforced, lane.draft.total_tokens, reply_tokens)
     if refusal is not None:
-        return replace(refusal, wanted=lane.draft.wanted)
+        return refusal.wanting(lane.draft.wanted)
     first = first_change(lane.before, lane.draft)
     done = Plan(
         lane.edits,

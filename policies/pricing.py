@@ -6,8 +6,9 @@ model, from the roofline of prefill (FLOPs) and decode (memory bandwidth). A ste
 just begun to pay costs less later, when more goes at once, so it waits for a margin.
 """
 
-from dataclasses import dataclass
 from itertools import accumulate
+
+import msgspec
 
 from policies.draft import Draft
 
@@ -16,8 +17,7 @@ MARGIN = 3.0
 at 0 (a step whenever it pays) sessions take about a tenth more seconds and up to four times the steps, at 5 no less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pricing:
+class Pricing(msgspec.Struct, frozen=True, gc=False):
     """Numbers of the pool, the model and the session.
 
     `warm_probability` (0 to 1): that the engine still holds the prefix; `expected_decode_tokens`: all that the session

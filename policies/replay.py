@@ -5,7 +5,8 @@ forgotten, and a handle that may not be shown any more is left out.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from policies.copies import Copy
 from policies.covering import Cover

@@ -6,9 +6,9 @@ goes far enough not to be taken again at once. Without a record the next policy 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from policies import record
@@ -30,8 +30,7 @@ SLACK = 1.5
 """A record may seem so much longer than when it was made, for tokens are told by a measure that is learned."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Stepping:
+class _Stepping(msgspec.Struct, frozen=True):
     """What a step is judged by; `cold`: nothing of the prompt is warm, so it costs nothing."""
 
     water: Water

@@ -5,10 +5,10 @@ meets the same messages under the same policy finds the same text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 import xxhash
 
 from policies import record
@@ -22,8 +22,7 @@ SUMMARIZE = "summarize_older_turns"
 NO_RECORDS: Final[Mapping[bytes, str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True, gc=False):
     """The `record` named `key` of so many `messages` with `of_tokens`, the `text` put behind the task, what that costs.
 
     `room` is how many characters facts were given that were found without a model; 0: a model wrote the record.
@@ -39,16 +38,14 @@ class Summary:
     of_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
+class Ahead(msgspec.Struct, frozen=True, gc=False):
     """A record that was asked for, by its name."""
 
     cover: Cover
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """A record of what `cover` covers, wanted from a model under the name `key`.
 
     `urgent`: a mark is passed and it would be used at once. `make`: it is worth a call; else it is used if it is there.

@@ -7,7 +7,8 @@ no count: then the answer is no exact one, but never too small.
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from policies import json_ladder
 from policies.conversation import Message
@@ -38,8 +39,7 @@ TOKEN_CHARACTERS = 16
 """A text with more characters than this for each token of the budget is taken to be too long without a count."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(msgspec.Struct, frozen=True, gc=False):
     """A trim, the text it renders to and that text's tokens."""
 
     trim: Trim

@@ -6,10 +6,10 @@ and fits, or there is no edit. Counting is bounded: a few counts of the short re
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from policies.conversation import Message

@@ -1,6 +1,6 @@
 """A trim together with the text that it renders to."""
 
-from dataclasses import dataclass
+import msgspec
 
 from policies.memory import Trim
 
@@ -8,8 +8,7 @@ TRIM = "trim_tool_output"
 DEDUPE = "dedupe_tool_output"
 
 
-@dataclass(frozen=True, slots=True)
-class Trimmed:
+class Trimmed(msgspec.Struct, frozen=True, gc=False):
     """`again` if it was in force before, and so stands."""
 
     trim: Trim

@@ -4,7 +4,8 @@ Rule: every edit fits the conversation it was made for, and all invariants hold 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from policies.conversation import Conversation, Message
 from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
@@ -14,8 +15,7 @@ from policies.trimmed_text import whole
 __all__ = ["RULES", "Violation", "violations"]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True, gc=False):
     """Rule `rule` is broken at message `at` of the original."""
 
     rule: str

@@ -5,8 +5,9 @@ A few hundred in every run of the tests; as many as wished by `python -m tests.p
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from policies.cap_context import CapContext
 from policies.clear_old_reasoning import ClearOldReasoning

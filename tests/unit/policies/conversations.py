@@ -4,9 +4,9 @@ A token is four characters, a message costs four more; every digest is that of t
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import xxhash
+from msgspec.structs import replace
 
 from policies.conversation import Conversation, Message, Role, ToolCall
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from gateway import digests
 from gateway.dialects.openai_chat import MEDIA_BYTES, OpenAIChat

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from policies.conversation import Conversation, Message
 from policies.dedupe_tool_output import DedupeToolOutput

@@ -1,6 +1,6 @@
 """Edits applied to a conversation."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from policies.edit import ClearReasoning, DropMessages, InsertAnswer, ReplaceArguments, ReplaceText, apply
 from tests.unit.policies.conversations import calling, conversation, message, result, says, user

@@ -1,11 +1,11 @@
 """Handles: made of what is kept, under a tenant's key; shown only where something is left out and may be promised."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from config.tiers import Tier
 from policies.dedupe_tool_output import DedupeToolOutput

@@ -1,6 +1,6 @@
 """A remembered trim keeps its text when tokens are counted by another measure; only the numbers follow."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from policies.conversation import Conversation, Message, ToolCall
 from policies.edit import ReplaceText

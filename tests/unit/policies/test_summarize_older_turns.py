@@ -1,9 +1,9 @@
 """Older turns replaced by a record of them: when, by which record, and what it takes to make the same edit again."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from policies.cap_context import CapContext, Refuse

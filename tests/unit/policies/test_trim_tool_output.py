@@ -1,9 +1,9 @@
 """Tool outputs cut to size when they arrive."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from policies.conversation import Message
 from policies.draft import Draft

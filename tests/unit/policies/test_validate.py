@@ -1,8 +1,7 @@
 """The validator: each rule is broken once on purpose, and what was wrong before is forgiven."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from policies.conversation import Conversation, ToolCall
 from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
