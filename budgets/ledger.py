@@ -84,7 +84,7 @@ def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step
     """Charge what was used in place of what was reserved, and record it; false if that has been done already.
 
     Of a local grant nobody knows whether it was reserved: it is charged once either way. A grant without limits never
-    was, and has only its record; whoever settles it twice has two.
+    was, and has only its record; it leaves a mark, so that it too is settled once.
     """
     standing = grant.stands
     used = msgspec.msgpack.encode(lease.used(standing, amounts))
@@ -93,7 +93,8 @@ def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step
     if entry is None:
         return Step(_SETTLE, standing.keys, args, _settled)
     args += (entry.keep, *map(encoded, entry.records))
-    return Step(_SETTLE, (*standing.keys, entry.stream), args, _settled)
+    marks = () if standing.terms else (grant.scope.marks,)
+    return Step(_SETTLE, (*standing.keys, *marks, entry.stream), args, _settled)
 
 
 def unlimited(scope: Scope, amounts: Amounts, id: str) -> Grant:

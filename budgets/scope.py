@@ -144,6 +144,11 @@ class Scope:
         """Buckets, leases, and when to look whether a bucket can go."""
         return f"{self.space}:buckets", f"{self.space}:leases", f"{self.space}:stale"
 
+    @property
+    def marks(self) -> str:
+        """Calls without limits whose records are written."""
+        return f"{self.space}:recorded"
+
     def standing(self, now_seconds: float) -> Standing:
         """The terms at a moment (seconds since 1970); made anew only when a window has ended."""
         held = self._standings

@@ -207,7 +207,7 @@ class Books:
             self._metrics.unwritten.add(1)
             self._warn("calls are not written to the store", error)
             for step in (settling, longer):
-                if step is not None and grant.scope.limits and error.retryable:
+                if step is not None and error.retryable:
                     self._backlog.add(step)
 
     def _learn_warmth(self, passage: Passage, opened: Opened) -> None:

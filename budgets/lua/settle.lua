@@ -3,7 +3,7 @@
 --
 -- ARGV: lease as it was reserved; 0 if it was, 1 if nobody knows (the answer never came), 2 if it never was; grace us,
 --       terms, MessagePack of the amounts used by dimension, and for records how many to keep and the records; their
---       stream is the last of the keys
+--       stream is the last of the keys. Of what never was reserved the key before it holds marks
 -- Gives: 1, or 0 if it was settled already.
 
 local lease, unknown, unreserved, grace_us = ARGV[1], ARGV[2] == '1', ARGV[2] == '2', tonumber(ARGV[3])
@@ -19,6 +19,14 @@ if unknown then
   local until_us = string.format('%.0f', now_us + grace_us)
   if redis.call('ZADD', leases, 'NX', until_us, SETTLED .. id) == 0 then return 0 end
   live({leases}, grace_us)
+end
+
+-- Nor does a lease tell of what never was reserved. The newest marks are kept: it is sent again soon, or hardly ever.
+if unreserved then
+  local marks, KEPT_MARKS = KEYS[#KEYS - 1], 16384
+  if redis.call('ZADD', marks, 'NX', now_us, id) == 0 then return 0 end
+  redis.call('ZREMRANGEBYRANK', marks, 0, -1 - KEPT_MARKS)
+  live({marks}, grace_us)
 end
 
 local closed = false

@@ -12,7 +12,7 @@ from budgets.record import decoded
 from gateway.embedded import EmbeddedServer
 from gateway.store import Store
 from tests.fault.store_proxy import StoreProxy, store_proxy
-from tests.house import House, gateway, house, until
+from tests.house import KEY, House, gateway, house, until
 from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, upstream
 
 
@@ -133,6 +133,39 @@ async def test_what_was_sent_but_not_answered_is_sent_again_at_the_end(valkey: E
         assert sum(await recorded(store)) == await charged(store) == used
 
 
+def unlimited(data: dict[str, Any]) -> None:
+    data["tiers"]["standard"]["budgets"] = []
+
+
+async def test_records_of_a_tenant_without_limits_wait_too(valkey: EmbeddedServer, store: Store) -> None:
+    async with store_proxy(valkey.url) as proxy, house(proxy.url, change=unlimited) as running:
+        proxy.away()
+        await until(lambda: not running.gateway.store.available)
+        used = [(await running.chat(f"call {number}")).json()["usage"]["total_tokens"] for number in range(3)]
+        await running.quiet()
+        assert await running.metric("kvgate_settlements_waiting") == 3
+        proxy.back()
+        await caught_up(running)
+        assert await recorded(store) == sorted(used)
+        assert await running.metric("kvgate_settlements_late_total", result="written") == 3
+
+
+async def test_a_record_whose_answer_was_lost_is_not_written_again(valkey: EmbeddedServer, store: Store) -> None:
+    async with store_proxy(valkey.url) as proxy, house(proxy.url, change=unlimited) as running:
+        proxy.answering.clear()
+        asked = {"model": "demo", "prompt": "Of no session.", "max_tokens": 8}  # so nothing is read before
+        answer = await running.http.post("/completions", json=asked, headers={"authorization": f"Bearer {KEY}"})
+        assert answer.status_code == 200
+        while not await recorded(store):  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+        proxy.away()
+        proxy.answering.set()
+        proxy.back()
+        await caught_up(running)
+        assert len(await recorded(store)) == 1
+        assert await running.metric("kvgate_settlements_late_total", result="known") == 1
+
+
 class Weather:
     """Faults of the store by a seed: replies held back, connections broken, everything away for a while."""
 
@@ -175,19 +208,35 @@ async def expired(store: Store) -> None:
     await settle(store.run, granted, {})
 
 
+async def stormy(running: House, weather: Weather) -> None:
+    """Some sixty calls in changing weather."""
+    await running.chat("so that the scripts are there")
+    for number in range(10):
+        turning = asyncio.create_task(weather.turn())
+        calls = [running.chat(f"call {number} {n}", stream=n % 2 == 0) for n in range(weather.rng.randint(1, 6))]
+        assert {answer.status_code for answer in await asyncio.gather(*calls)} <= {200, 429}
+        await turning
+    await caught_up(running)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_the_store_does_every_call_without_limits_is_recorded_once(
+    valkey: EmbeddedServer, store: Store, seed: int
+) -> None:
+    settings: dict[str, Any] = {"store_timeout_seconds": 0.25, "flush": False, "change": unlimited}
+    async with store_proxy(valkey.url) as proxy, house(proxy.url, **settings) as running:
+        await stormy(running, Weather(proxy, seed))
+        assert sum(await recorded(store)) == await running.metric("kvgate_tokens_total") > 0
+        assert len(await recorded(store)) == await running.metric("kvgate_requests_total", outcome="ok")
+        assert await running.metric("kvgate_settlements_late_total", result="lost") == 0
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_whatever_the_store_does_nothing_is_charged_twice_and_nothing_lost(
     valkey: EmbeddedServer, store: Store, seed: int
 ) -> None:
     async with store_proxy(valkey.url) as proxy, house(proxy.url, store_timeout_seconds=0.25, flush=False) as running:
-        await running.chat("so that the scripts are there")
-        weather = Weather(proxy, seed)
-        for number in range(10):
-            turning = asyncio.create_task(weather.turn())
-            calls = [running.chat(f"call {number} {n}", stream=n % 2 == 0) for n in range(weather.rng.randint(1, 6))]
-            assert {answer.status_code for answer in await asyncio.gather(*calls)} <= {200, 429}
-            await turning
-        await caught_up(running)
+        await stormy(running, Weather(proxy, seed))
         await expired(store)
         tokens = await running.metric("kvgate_tokens_total")
         assert await running.metric("kvgate_requests_estimated_total") == 0

@@ -42,9 +42,16 @@ async def test_a_call_settled_twice_is_recorded_once(store: Store) -> None:
     assert isinstance(left, int) and left > 399 * 86_400_000
 
 
-async def test_a_call_without_limits_is_recorded_too(store: Store) -> None:
+async def test_a_call_without_limits_is_recorded_too_and_once(store: Store) -> None:
+    one = await granted(store)
+    assert await settle(store.run, one, ONE, Entry(STREAM, 10, (RECORD,)))
+    assert not await settle(store.run, one, ONE, Entry(STREAM, 10, (RECORD,)))
     assert await settle(store.run, await granted(store), ONE, Entry(STREAM, 10, (RECORD,)))
-    assert await store.command("KEYS", "*") == [STREAM.encode()]
+    assert await records(store) == [RECORD] * 2
+    keys = await store.command("KEYS", "*")
+    assert isinstance(keys, list) and {*keys} == {STREAM.encode(), b"kvgate:1:{acme}:recorded"}
+    left = await store.command("PTTL", "kvgate:1:{acme}:recorded")
+    assert isinstance(left, int) and left > 3_600_000  # as long as anybody may send it again
 
 
 async def test_a_stream_keeps_about_as_many_as_it_should(store: Store) -> None:
