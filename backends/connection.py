@@ -32,7 +32,7 @@ class Connection(asyncio.Protocol):
         self.loop = loop  # held, because asking which loop runs is a system call on some versions of Python
         self._transport: asyncio.Transport | None = None
         self._paused = False
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser
         self._headers: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
         self._kept_alive = False
@@ -88,6 +88,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of classes of its own
+        self._parser = httptools.HttpResponseParser(self)  # not before: each holds the other until the connection ends
 
     def data_received(self, data: bytes) -> None:
         if self.exchange is None:
@@ -117,6 +118,7 @@ class Connection(asyncio.Protocol):
             self.exchange = None
             exchange.ended(None)  # a body without a length ends with its connection
         self.fail("broken" if self._answered else "unreachable")
+        del self._parser  # it holds this connection, so the two would wait for the garbage collector
 
     # llhttp
 

@@ -16,7 +16,10 @@ Reason = Literal["unreachable", "timeout", "broken", "aborted"]
 
 class UpstreamFailed(Exception):
     """The exchange failed. `before_reply`: the answer had not begun, so trying elsewhere is safe. `stale`: a
-    kept-alive connection died before any byte, so the replica itself is not to blame."""
+    kept-alive connection died before any byte, so the replica itself is not to blame.
+
+    Its exchange holds it and its traceback holds whoever held the exchange: who catches it drops the traceback.
+    """
 
     def __init__(self, reason: Reason, *, before_reply: bool, stale: bool = False) -> None:
         super().__init__(reason)
@@ -62,7 +65,8 @@ class Exchange:
 
     def pipe(self, sink: Sink) -> None:
         """Hand every byte of the body to `sink`, at once, in the order it came."""
-        self._sink = sink
+        if self._connection is not None:  # an exchange that has ended lets go of who listened
+            self._sink = sink
         held, self._held = self._held, []
         for data in held:
             sink(data)
@@ -99,7 +103,7 @@ class Exchange:
             self._sink(data)
 
     def ended(self, failure: UpstreamFailed | None) -> None:
-        self._connection = None
+        self._connection = self._sink = None  # whoever listened may hold this exchange: no circle is left behind
         for future in (self.head, self.done):
             if future.done():
                 continue

@@ -55,6 +55,7 @@ class Transport:
         except UpstreamFailed as failure:
             if not failure.stale:
                 raise
+            failure.with_traceback(None)
         return await self._headed(await self._connected(), data, reused=False)
 
     async def _headed(self, connection: Connection, data: bytes, *, reused: bool) -> Exchange:

@@ -76,7 +76,7 @@ class Attempt:
             exchange = await self._pool.open(self._lease.replica.name, self._path, self._headers, self._body)
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:
-            raise engine_fault(failure) from None
+            raise engine_fault(failure.with_traceback(None)) from None
         except (errors.EngineBusy, asyncio.CancelledError):
             outcome = "neutral"
             raise

@@ -197,7 +197,7 @@ async def _supervise(settings: Settings, file: Path) -> None:
 def collect_seldom() -> None:
     """What exists now lives as long as the process: never look at it again, and look at the rest less often.
 
-    Requests leave next to no cycles behind, so the collector mostly walks objects that are in use.
+    Calls leave no cycles behind, so the collector would only walk objects that are in use.
     """
     gc.collect()
     gc.freeze()

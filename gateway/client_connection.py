@@ -102,6 +102,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
         self._waiting.clear()
+        del self._parser  # it holds this connection, so the two would wait for the garbage collector
         responder, self.responder = self.responder, None
         if responder is not None:
             responder.client_left()

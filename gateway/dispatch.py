@@ -38,25 +38,28 @@ class Dispatch:
         tried: frozenset[str] = frozenset()
         fault: errors.Fault | None = None
         deadline = self._clock() + self._routing.queue_timeout_seconds
-        for _ in range(self._routing.attempts):
-            found = await self._lease(job, tried, deadline)
-            if isinstance(found, NoReplica):
-                raise fault or no_replica(found)
-            pool, lease = found
-            if not self._affordable(pool, retry=fault is not None):
-                lease.release("neutral")
-                break
-            delivery.pool, delivery.replica = pool.name, lease.replica.name
-            try:
-                return await Attempt(job, pool, lease, responder, delivery, self._metrics, self._clock).run()
-            except errors.EngineFault as failed:
-                if isinstance(failed, WORKED) and not responder.started:
-                    delivery.absorb(self._clock())
-                if not failed.retryable or responder.started:
-                    raise
-                fault, tried = failed, tried | {lease.replica.name}
-                await asyncio.sleep(random.random() * JITTER_SECONDS)
-        raise fault or no_replica(NoReplica("unhealthy"))
+        try:
+            for _ in range(self._routing.attempts):
+                found = await self._lease(job, tried, deadline)
+                if isinstance(found, NoReplica):
+                    raise fault or no_replica(found)
+                pool, lease = found
+                if not self._affordable(pool, retry=fault is not None):
+                    lease.release("neutral")
+                    break
+                delivery.pool, delivery.replica = pool.name, lease.replica.name
+                try:
+                    return await Attempt(job, pool, lease, responder, delivery, self._metrics, self._clock).run()
+                except errors.EngineFault as failed:
+                    if isinstance(failed, WORKED) and not responder.started:
+                        delivery.absorb(self._clock())
+                    if not failed.retryable or responder.started:
+                        raise
+                    fault, tried = failed, tried | {lease.replica.name}
+                    await asyncio.sleep(random.random() * JITTER_SECONDS)
+            raise fault or no_replica(NoReplica("unhealthy"))
+        finally:
+            fault = None  # its traceback holds this frame
 
     def _affordable(self, pool: ServedPool, *, retry: bool) -> bool:
         """A first attempt always; a retry as far as the pool's budget goes."""

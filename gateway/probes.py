@@ -62,7 +62,8 @@ class Prober:
         try:
             async with asyncio.timeout(self._patience_seconds):
                 return await asking
-        except (UpstreamFailed, TimeoutError):
+        except (UpstreamFailed, TimeoutError) as error:
+            error.with_traceback(None)  # it holds the exchange that holds it
             return None
 
     async def _alive(self, replica: Replica) -> bool:

@@ -91,9 +91,10 @@ class Relay:
         broken = False
         try:
             await exchange.done
-        except UpstreamFailed:
+        except UpstreamFailed as failure:
             if not self._responder.started:
                 raise
+            failure.with_traceback(None)
             broken = True
         return self._ended(broken=broken)
 
