@@ -94,6 +94,11 @@ class Tariff:
         held = self.byte_seconds(used, choices, spent)
         return Charge(held, micros, self._money(used, micros), network_bytes)
 
+    @property
+    def priced(self) -> bool:
+        """Whether calls cost money, be it nothing by a price of 0."""
+        return self._tokens is not None or self._hour_nanos is not None
+
     def gpu_microseconds(self, used: Usage, batch: float, kv_read_bytes: int, prompts: int = 1) -> int:
         """Time of one device that the call's work takes, `batch` sequences decoding side by side.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from config import name_checks, number_checks
+from config import name_checks, number_checks, price_checks, soft_checks, summary_checks
 from config.load import SECTIONS
 from config.model import Config
 from config.problems import ConfigError, Problem, from_pydantic, path
@@ -29,5 +29,13 @@ def problems(config: Config, tenant: Tenant) -> list[Problem]:
     alone = Config.model_construct(**{**dict(config), "tenants": {tenant.name: tenant}})
     declared = {section: frozenset(getattr(alone, section)) for section in SECTIONS}
     found = [*name_checks.problems(alone, declared), *number_checks.problems(alone)]
+    found += soft_checks.problems(alone, declared["pools"])
+    found += summary_checks.problems(alone, declared)
     place = ("tenants", tenant.name)
     return [Problem(path(where[2:]), said) for where, said in found if where[:2] == place]
+
+
+def unpriced(config: Config, tenant: Tenant) -> list[Problem]:
+    """Models without a price that budgets of the tenant's money bound: calls of these are refused, others are not."""
+    lacks = price_checks.unpriced(config, tenant, config.resolved(tenant))
+    return list(dict.fromkeys(Problem(path(("models", lack.model)), lack.message) for lack in lacks))

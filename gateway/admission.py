@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from budgets.limit import Limit
+from config import joining
 from config.effective import Effective
 from config.joining import problems, tenant_of
 from config.model import Config
@@ -76,6 +77,11 @@ def joined(config: Config, record: StoredTenant) -> Joined:
     if found := problems(config, tenant):
         raise Unusable("; ".join(map(str, found)))
     return Joined(config.resolved(tenant), {key.name: key for key in tenant.keys}, record)
+
+
+def unpriced(config: Config, record: StoredTenant) -> str:
+    """What budgets of money bound that has no price, of a tenant that can be used all the same; "": nothing."""
+    return "; ".join(map(str, joining.unpriced(config, with_keys(config, record))))
 
 
 def with_keys(config: Config, record: StoredTenant) -> Tenant:

@@ -15,6 +15,7 @@ from budgets import ledger
 from budgets.allowance import LocalAllowance
 from budgets.fullness import fullness
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
+from budgets.limit import Limit
 from budgets.script import Step, both
 from budgets.usage import Usage
 from gateway import artifacts, digests, sessions
@@ -23,7 +24,7 @@ from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.context import Known
 from gateway.degrading import NO_STAGES, reached
-from gateway.denials import fault_of
+from gateway.denials import fault_of, unpriced
 from gateway.errors import SessionNotFound, StoreDown
 from gateway.extension import Extension
 from gateway.forecast import Forecast
@@ -79,8 +80,10 @@ class Books:
     async def open(self, call: Call, service: Service, headers: Mapping[bytes, bytes], request_id: str) -> Opened:
         """The session and a grant, which bears the id of the request.
 
-        Raises `RateLimited`, `QuotaSpent`, and `StoreDown` where nothing passes unchecked.
+        Raises `RateLimited`, `QuotaSpent`, `ModelUnpriced`, and `StoreDown` where nothing passes unchecked.
         """
+        if service.unpriced is not None:
+            self._unpriced(service, service.unpriced)
         sent = digests.of_messages(call.messages)
         names = recognised(call.messages, sent, service.strip)
         chain = digests.Chain(names)
@@ -119,6 +122,15 @@ class Books:
         keeping = service.keeping if session.status != "unread" else NOTHING
         known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices, id, keeping, session.originals)
         return Opened(session, known, chain, found, expected, passed.holds)
+
+    def _unpriced(self, service: Service, limit: Limit) -> None:
+        """A limit of money that would count nothing holds nobody: what it bounds is refused until there is a price."""
+        tenant, model = service.caller.tenant, service.model.name
+        self._metrics.unpriced.add(1, self._metrics.tenant(tenant), model, limit.mode)
+        fault = unpriced(model, limit)
+        self._warn("a budget of money bounds what has no price", fault)
+        if limit.mode == "enforce":
+            raise fault
 
     def _noted(self, grant: Grant) -> None:
         """Limits in shadow that would have refused, and limits that are nearly full."""
@@ -281,7 +293,7 @@ class Books:
         self._metrics.unopened.add(1, "edits")
         self._warn("the edits of a session cannot be opened, they are made anew", error)
 
-    def _warn(self, what: str, error: StoreError | VaultError) -> None:
+    def _warn(self, what: str, error: Exception) -> None:
         """Say it, but not for every call of an outage: the metrics count them all."""
         now = monotonic()
         if now - self._warned_at >= WARN_EVERY_SECONDS:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from budgets.ledger import Denied
-from budgets.limit import units
-from gateway.errors import Fault, Headers, QuotaSpent, RateLimited, StoreDown
+from budgets.limit import Limit, units
+from gateway.errors import Fault, Headers, ModelUnpriced, QuotaSpent, RateLimited, StoreDown
 from gateway.reports import budget
 
 LONGEST_WAIT_SECONDS: Final = 120
@@ -48,6 +48,12 @@ def _fault(denied: Denied) -> Fault:
     again = RETRY if wait <= LONGEST_WAIT_SECONDS else NO_RETRY
     headers = (_seconds(wait), (b"retry-after-ms", b"%d" % math.ceil(wait * 1000)), again)
     return RateLimited(message, headers=headers, extra=_extra(denied))
+
+
+def unpriced(model: str, limit: Limit) -> Fault:
+    """The refusal of a call whose money a limit counts, but which has no price."""
+    message = f"The budget `{limit.label}` counts money, and what answers for the model `{model}` has no price here."
+    return ModelUnpriced(message, headers=(NO_RETRY,), extra={"dimension": "money"})
 
 
 def _said(what: str, denied: Denied) -> str:

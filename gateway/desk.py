@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from config.model import Config
 from gateway import tenant_changes
-from gateway.admission import Unusable, ignored, joined
+from gateway.admission import Unusable, ignored, joined, unpriced
 from gateway.clock import wall
 from gateway.keys import Digests, holds_key, mark_of, new_key
 from gateway.store import Store
@@ -167,6 +167,8 @@ class Desk:
                 joined(self.config(), change.after)
             except Unusable as error:
                 raise ChangeRefused(str(error)) from None
+        if change.priced and (lacks := unpriced(self.config(), change.after)):
+            raise ChangeRefused(lacks)
         after = tenant_changes.tidied(change.after, wall())
         return None if after.says_nothing else after
 

@@ -174,6 +174,10 @@ class StoreDown(OurFault):
     retryable = True
 
 
+class ModelUnpriced(OurFault):
+    """A limit of money bounds calls that would cost nothing, because no price is configured for them."""
+
+
 class Draining(OurFault):
     """This gateway is being stopped."""
 
@@ -222,6 +226,7 @@ ANSWERS: Mapping[type[Fault], Answer] = {
     NoReplica: Answer(503, "server_error", "no_replica"),
     Saturated: Answer(429, "server_error", "engines_saturated"),
     StoreDown: Answer(503, "server_error", "store_unavailable"),
+    ModelUnpriced: Answer(503, "server_error", "model_unpriced"),
     Draining: Answer(503, "server_error", "draining"),
     Unexpected: Answer(500, "server_error", "internal_error"),
 }

@@ -21,6 +21,7 @@ from gateway.call import Call
 from gateway.clock import monotonic, wall
 from gateway.counting import Counter
 from gateway.degrading import Reached, reached
+from gateway.denials import unpriced
 from gateway.dispatch import Dispatch
 from gateway.explain import dialect_of
 from gateway.forecast import Forecast
@@ -79,6 +80,8 @@ async def explanation(config: Config, store: Store, secret: bytes, asker: Asker,
     caller = identified(config, roster, tenants, secret, asker)
     call = dialect_of(body).parse(body)
     service = snapshot(config, tenants).service(caller, call.model)
+    if service.unpriced is not None and service.unpriced.mode == "enforce":
+        raise unpriced(service.model.name, service.unpriced)
     forecast, session, now = await learned(call, service, store), session_of(call, service, asker.session), wall()
     accounts = await stated(store, service.scope_of(session))
     expected, judged = judge(forecast, call, service, accounts, now)

@@ -200,6 +200,13 @@ class Metrics(Collector):
             "kvgate_summary_tokens", "Tokens used for records of older turns.", "tenant", "model", "kind"
         )
         self.denied = Counts("kvgate_budget_denied", "Calls refused by a limit.", "tenant", "limit", "mode")
+        self.unpriced = Counts(
+            "kvgate_budget_unpriced",
+            "Calls whose money a limit counts and that have no price.",
+            "tenant",
+            "model",
+            "mode",
+        )
         self.near = Counts("kvgate_budget_near", "Calls that found a limit nearly full.", "tenant", "limit", "mode")
         self.degraded = Counts(
             "kvgate_budget_degraded", "Calls that got less by a soft limit.", "tenant", "limit", "action", "mode"

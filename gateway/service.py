@@ -13,7 +13,7 @@ from budgets.charge import Charge, Spent, Tariff
 from budgets.cost import kv_read_bytes
 from budgets.estimate import Bounds
 from budgets.ledger import Amounts, Scope
-from budgets.limit import COSTS, GROWING
+from budgets.limit import COSTS, GROWING, Limit
 from budgets.usage import Usage
 from config.models import Model
 from gateway.arguments import SoundArguments
@@ -59,7 +59,8 @@ class Service:
     """One caller and one model. `paces` and `tariffs` go with `pools`, one by one.
 
     `asked_for` is the model whose budgets bind, if that is another one; `first_pool` goes before all others. `stages`
-    are what the caller gets instead once its budgets run low.
+    are what the caller gets instead once its budgets run low. `unpriced`: a limit that counts money, where a call may
+    cost none for want of a price.
     """
 
     __slots__ = (
@@ -99,6 +100,7 @@ class Service:
         "summary",
         "takes_broken_arguments",
         "tariffs",
+        "unpriced",
     )
 
     def __init__(
@@ -136,6 +138,8 @@ class Service:
         limits = (*self.scope.limits, *self._session_budgets)
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self._cost_limited = any(limit.dimension in COSTS for limit in limits)
+        free = not all(tariff.priced for tariff in self.tariffs)
+        self.unpriced = uncounted(limits, free=free) if prices is None else None
         self.strict = any(limit.hardness == "strict" for limit in limits)
         self.elastic = any(limit.hardness == "elastic" and limit.dimension not in COUNTED for limit in limits)
         self.grows = any(limit.hardness == "elastic" and limit.dimension in GROWING for limit in limits)
@@ -258,6 +262,15 @@ class Service:
             max(charge.money_nanos for charge in charges),
             PROMPT_TOKEN_BYTES * used.prompt_tokens + REPLY_TOKEN_BYTES * used.decode_tokens,
         )
+
+
+def uncounted(limits: Sequence[Limit], *, free: bool) -> Limit | None:
+    """A limit of money that cannot count what a model without a price list costs, one that refuses before others.
+
+    A strict one needs the list, the others need one where a pool has no price of its own either (`free`).
+    """
+    money = [limit for limit in limits if limit.dimension == "money" and (free or limit.hardness == "strict")]
+    return min(money, key=lambda limit: limit.mode != "enforce", default=None)
 
 
 def sized(policies: Sequence[Policy]) -> Sequence[Policy]:

@@ -81,6 +81,7 @@ class Snapshot:
             raise ModelNotFound(f"The model `{name[:128]}` does not exist or is not open to you.", param="model")
         made = Service(caller, model, self._pools_of(model), self.counters[model.encoding])
         made.stages = tuple([self._stage(caller, model, soft) for soft in caller.may.soft])
+        made.unpriced = made.unpriced or next((s.service.unpriced for s in made.stages if s.service.unpriced), None)
         return made
 
     def _stage(self, caller: Caller, asked_for: Model, soft: Soft) -> Stage:

@@ -31,12 +31,16 @@ class ChangeRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The record as it will be (None: none), and what the list of changes says. `checked`: it must fit the file."""
+    """The record as it will be (None: none), and what the list of changes says.
+
+    `checked`: it must fit the file. `priced`: what its budgets of money bound must have a price.
+    """
 
     after: StoredTenant | None
     action: str
     detail: Mapping[str, object] = field(default_factory=dict)
     checked: bool = False
+    priced: bool = False
 
 
 def named(name: str, what: str) -> str:
@@ -60,7 +64,7 @@ def created(record: StoredTenant | None, name: str, settings: dict[str, Any], no
     if record is not None:
         raise ChangeRefused(f"the store has a record of {name!r} already; change it, or delete it first")
     after = StoredTenant(named(name, "tenant"), _settings(settings), created_at=now)
-    return Change(after, "tenant created", {"settings": settings}, checked=True)
+    return Change(after, "tenant created", {"settings": settings}, checked=True, priced=True)
 
 
 def altered(record: StoredTenant, settings: dict[str, Any]) -> Change:
@@ -69,7 +73,7 @@ def altered(record: StoredTenant, settings: dict[str, Any]) -> Change:
         raise ChangeRefused(f"the settings of {record.name!r} stand in the file; change them there")
     merged = {**record.settings, **_settings(settings)}
     after = {field: value for field, value in merged.items() if value is not None}
-    return Change(_with(record, settings=after), "tenant changed", {"settings": settings}, checked=True)
+    return Change(_with(record, settings=after), "tenant changed", {"settings": settings}, checked=True, priced=True)
 
 
 def deleted(record: StoredTenant) -> Change:
@@ -94,7 +98,9 @@ def key_created(
         raise ChangeRefused(f"the key would expire at {told(until)}, which is past")
     key = StoredKey(name, (Secret(digest, now),), now, until, budgets)
     detail = {"key": name, "expires_at": until and told(until), "budgets": list(budgets)}
-    return Change(_with(record, keys=(*record.keys, key)), "key created", detail, checked=bool(budgets))
+    return Change(
+        _with(record, keys=(*record.keys, key)), "key created", detail, checked=bool(budgets), priced=bool(budgets)
+    )
 
 
 def key_rotated(record: StoredTenant, name: str, digest: str, overlap_seconds: float, now: float) -> Change:

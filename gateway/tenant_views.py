@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from config.model import Config
-from gateway.admission import Joined, Unusable, as_in_file, ends, ignored, joined
+from gateway.admission import Joined, Unusable, as_in_file, ends, ignored, joined, unpriced
 from gateway.moments import told
 from gateway.tenant_changes import ChangeRefused
 from gateway.tenant_record import StoredKey, StoredTenant
@@ -63,14 +63,14 @@ def detail_of(config: Config, name: str, record: StoredTenant | None, now: float
 
 
 def problem_of(config: Config, record: StoredTenant | None) -> str | None:
-    """Why the record does not count, if it does not."""
+    """Why the record does not count, if it does not; or which of its calls are refused for want of a price."""
     if record is None:
         return None
     try:
         joined(config, record)
     except Unusable as error:
         return str(error)
-    return None
+    return unpriced(config, record) or None
 
 
 def _file_key(name: str, off: tuple[str, ...]) -> View:

@@ -50,6 +50,21 @@ def test_a_model_that_it_does_not_bound_needs_none() -> None:
     assert problems(other, both, BUDGET, ("tenants/acme/models", ["other"])) == {}
 
 
+def test_what_answers_in_its_place_needs_one_too() -> None:
+    """A model that a soft limit moves calls to, and one that writes records of older turns, are charged as well."""
+    other = ("models/other", {"geometry": "llama-3.1-8b"})
+    both = ("pools/main/models", ["demo", "other"])
+    bounded = ("tiers/standard/budgets", [DAILY | {"model": "demo"}])
+    assert problems(other, both, bounded, PRICE) == {}
+    soft = ("tiers/standard/soft", [{"at": "50%", "model": "other"}])
+    assert list(problems(other, both, bounded, PRICE, soft)) == ["models.other"]
+    writer = {"kind": "summarize_older_turns", "model": "other", "max_tokens": 512}
+    policies = ("tiers/standard/policies", [{"kind": "keep_recent_turns"}, writer])
+    only = ("tenants/acme/models", ["demo"])
+    assert problems(other, both, bounded, PRICE, policies, only) == {}
+    assert list(problems(other, both, BUDGET, PRICE, policies, only)) == ["models.other"]
+
+
 @pytest.mark.parametrize("wrong", ["1 EUR", "-1", "0.0000000001", "1k", True, None, [1]])
 def test_money_that_is_none(wrong: object) -> None:
     found = problems(("pools/main/price_per_gpu_hour", wrong)) if wrong is not None else {"pools.main": ""}
