@@ -7,37 +7,33 @@ from collections.abc import Sequence
 
 from gateway.call import Call
 from gateway.dialects.openai_messages import calls_of, decoded
+from gateway.kept import NOBODY, Kept, Owner
 from policies.arguments import is_object
 from policies.repair import Repair
 
 MENDED = Repair(parts=("arguments",))
-MAX_KNOWN = 65_536
 _CALLS = b'"tool_calls"'
 
 
 class SoundArguments:
-    """Remembers which messages carry none but arguments that an engine takes."""
+    """Remembers which messages carry none but arguments that an engine takes; without `kept` by itself."""
 
-    __slots__ = ("_sound",)
+    __slots__ = ("_owner", "_sound")
 
-    def __init__(self) -> None:
-        self._sound: set[bytes] = set()
+    def __init__(self, kept: Kept | None = None, owner: Owner = NOBODY) -> None:
+        self._owner = owner
+        self._sound = (kept or Kept()).sound
 
     def repair(self, call: Call, digests: Sequence[bytes]) -> Repair | None:
         """What must be repaired before an engine takes the call; None if nothing."""
         if _CALLS not in call.body:
             return None
         for message, digest in zip(call.messages, digests, strict=True):
-            if digest not in self._sound and _CALLS in message:
+            if _CALLS in message and self._sound.get(key := (self._owner, digest)) is None:
                 if is_broken(message):
                     return MENDED
-                self._remember(digest)
+                self._sound.keep(key, True)
         return None
-
-    def _remember(self, digest: bytes) -> None:
-        if len(self._sound) >= MAX_KNOWN:
-            self._sound.clear()
-        self._sound.add(digest)
 
 
 def is_broken(message: bytes) -> bool:

@@ -60,6 +60,7 @@ class Configuring:
             counters,
             Dispatch(config.routing, self._metrics, monotonic),
             int(time.time()),
+            None if previous is None else previous.kept,
         )
         for pool in previous.pools.values() if previous is not None else ():
             if pools.get(pool.name) is not pool:

@@ -13,6 +13,7 @@ import xxhash
 from msgspec.structs import replace
 
 from gateway.call import Call
+from gateway.recent import Recent
 from gateway.tokens import CountTokens
 from policies.conversation import Conversation, Message
 from policies.measuring import Marks, Measure, measured
@@ -23,18 +24,20 @@ MEDIA_TOKENS: Final = 1_024
 """A picture at the size most engines scale it to."""
 BYTES_A_TOKEN: Final = 4
 MARKED_CHARACTERS: Final = 4_096
-MAX_MARKED: Final = 4_096
+MAX_COUNTED: Final = 65_536
+"""Messages whose tokens are remembered, some 130 bytes each."""
+MAX_PIECES: Final = 131_072
+"""Of long outputs, between marks: some 80 bytes each, of 128 to 256 characters."""
 THREAD_CHARACTERS: Final = 65_536
 
 
 class Counter:
-    """Token counts of texts by digest, the `capacity` that were used last; of long tool outputs their marks too."""
+    """Token counts of texts by digest, at most `capacity`; of long tool outputs their marks too."""
 
-    def __init__(self, count: CountTokens, capacity: int = 65_536) -> None:
+    def __init__(self, count: CountTokens, capacity: int = MAX_COUNTED) -> None:
         self._count = count
-        self._capacity = capacity
-        self._known: dict[bytes, int] = {}
-        self._marks: dict[bytes, Marks] = {}
+        self.known: Recent[bytes, int] = Recent(capacity)
+        self.marked: Recent[bytes, Marks] = Recent(MAX_PIECES, _pieces)
 
     async def conversation(self, call: Call, digests: Sequence[bytes], scale: float = 1.0) -> Conversation:
         """The call's messages in neutral form, counted; counts are multiplied by `scale` and rounded up.
@@ -43,15 +46,16 @@ class Counter:
         """
         messages = call.dialect.messages(call, digests)
         overhead = xxhash.xxh3_128_digest(call.overhead, seed=1)  # a message of the same bytes is read differently
-        known, dialect = self._known, call.dialect
-        tokens = {name: known[name] for name in (*digests, overhead) if name in known}
+        dialect = call.dialect
+        tokens = self.known.those((*digests, overhead))
         unseen = {m.digest: dialect.countable(m) for m in messages if m.digest not in tokens}
         if overhead not in tokens:
             unseen[overhead] = call.overhead.decode("utf-8", "replace")
         long = {m.digest: m.text for m in messages if m.digest in unseen and _is_long(m)}
         if unseen:
-            tokens |= zip(unseen, await self._counted(unseen, long), strict=True)
-        self._remember(tokens)
+            for name, counted_tokens in zip(unseen, await self._counted(unseen, long), strict=True):
+                tokens[name] = counted_tokens
+                self.known.keep(name, counted_tokens)
         counted = [m.counted(ceil(_whole(m, tokens[m.digest]) * scale)) for m in messages]
         return Conversation(tuple(counted), ceil(tokens[overhead] * scale) + call.overhead_tokens)
 
@@ -77,18 +81,10 @@ class Counter:
 
     def marks(self, name: bytes, text: str) -> Marks:
         """Where in the text of the message of this name how many tokens are reached."""
-        if (known := self._marks.get(name)) is None:
-            if len(self._marks) >= MAX_MARKED:
-                self._marks.clear()
-            known = self._marks[name] = measured(text, self._count)
+        if (known := self.marked.get(name)) is None:
+            known = measured(text, self._count)
+            self.marked.keep(name, known)
         return known
-
-    def _remember(self, tokens: Mapping[bytes, int]) -> None:
-        for digest in tokens:
-            self._known.pop(digest, None)  # what was used last stands last
-        self._known.update(tokens)
-        while len(self._known) > self._capacity:
-            self._known.pop(next(iter(self._known)))
 
     def text(self, text: str) -> int:
         """The tokens of one text."""
@@ -115,6 +111,10 @@ def _is_long(message: Message) -> bool:
     """Whether a message is a tool's output so long that it may be shortened."""
     alone = not (message.calls or message.reasoning_text)  # then its text is the end of what is counted
     return message.role == "tool" and len(message.text) > MARKED_CHARACTERS and alone
+
+
+def _pieces(marks: Marks) -> int:
+    return len(marks.ends) + 1
 
 
 def _whole(message: Message, text_tokens: int) -> int:

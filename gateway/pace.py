@@ -11,12 +11,13 @@ from budgets.hardware import Hardware
 USUAL_BATCH = 16
 """Sequences that share a decode step when nothing is known: weights are read once for all of them."""
 MAX_KEPT = 4_096
+"""Sizes of prompts, and as many of replies, some 210 bytes each."""
 
 
 class Pace:
     """Predicted seconds of one model on one pool's hardware."""
 
-    __slots__ = ("_decode", "_geometry", "_hardware", "_prefill")
+    __slots__ = ("__weakref__", "_decode", "_geometry", "_hardware", "_prefill")
 
     def __init__(self, geometry: Geometry, hardware: Hardware) -> None:
         self._geometry = geometry

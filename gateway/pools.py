@@ -7,6 +7,7 @@ Rule: an engine sees its pool's own key and headers that we made; nothing of a t
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from backends.demand import Phase
 from backends.engines import ENGINES
@@ -14,9 +15,11 @@ from backends.exchange import Exchange
 from backends.pool import Pool, PoolSettings, Replica
 from backends.retry import RetryBudget
 from backends.transport import Transport
+from budgets.geometry import Geometry
 from config import pools
 from config.routing import Routing
 from gateway.clock import Clock
+from gateway.pace import Pace
 from gateway.tasks import OnFailure, Tasks
 
 
@@ -65,7 +68,14 @@ class ServedPool:
             ),
         )
         key = engine_key(settings, environ)
+        self._paces: WeakValueDictionary[Geometry, Pace] = WeakValueDictionary()
         self._wires = {replica.name: _wire(replica, key, routing, clock) for replica in settings.replicas}
+
+    def pace(self, geometry: Geometry) -> Pace:
+        """How long a model takes here: one for all callers, kept as long as one of them has it."""
+        if (pace := self._paces.get(geometry)) is None:
+            pace = self._paces[geometry] = Pace(geometry, self.settings.hardware)
+        return pace
 
     def has(self, replica: str) -> bool:
         return replica in self._wires

@@ -9,7 +9,7 @@ here when the gateway stops is forgotten.
 import asyncio
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from gateway.clock import Clock
@@ -25,22 +25,22 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 MOST_AHEAD_SECONDS: Final = 60.0
 SHARE_AHEAD: Final = 0.25
 """So long before the end a record is begun, at most: a minute, or a quarter of the time a session has."""
+SPARE: Final = 64
+"""Times that may be left of texts that were let go, beside as many as there are texts."""
 SLACK_SECONDS: Final = 0.5
 """The end of a call is written a little after it is noted here."""
 
 Key = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class _Waiting:
-    """`due_at` by the monotonic clock; `idle_seconds`: for how long the session has been idle then."""
+    """The call that was held as the so manieth; `idle_seconds`: for how long its session has been idle when due."""
 
-    due_at: float
     number: int
-    key: Key = field(compare=False)
-    source: Source = field(compare=False)
-    wanted: Wanted = field(compare=False)
-    idle_seconds: float = field(compare=False)
+    source: Source
+    wanted: Wanted
+    idle_seconds: float
 
     @property
     def bytes(self) -> int:
@@ -64,7 +64,7 @@ class Resting:
         self._background = background
         self._clock = clock
         self._waiting: dict[Key, _Waiting] = {}
-        self._due: list[_Waiting] = []
+        self._due: list[tuple[float, int, Key]] = []  # what is let go leaves its time behind, and no text
         self._bytes = 0
         self._number = 0
         self._watching: asyncio.Task[None] | None = None
@@ -78,10 +78,12 @@ class Resting:
         whole = source.service.session_limits.idle_seconds
         idle = whole - min(MOST_AHEAD_SECONDS, whole * SHARE_AHEAD)
         self._number += 1
-        waiting = _Waiting(self._clock() + idle, self._number, key, source, wanted, idle)
-        self._waiting[key] = waiting
+        waiting = self._waiting[key] = _Waiting(self._number, source, wanted, idle)
         self._bytes += waiting.bytes
-        heapq.heappush(self._due, waiting)
+        heapq.heappush(self._due, (self._clock() + idle, self._number, key))
+        if len(self._due) > 2 * len(self._waiting) + SPARE:
+            self._due = [due for due in self._due if self._waits(due)]
+            heapq.heapify(self._due)
         while self._bytes > MOST_BYTES:
             self._let_go(next(iter(self._waiting)))
         if self._watching is None or self._watching.done():
@@ -95,17 +97,23 @@ class Resting:
             self._bytes -= waiting.bytes
 
     async def _watch(self) -> None:
-        """Until nothing waits; a text that was let go is skipped when its time comes."""
+        """Until nothing waits; the time of a text that was let go is skipped."""
         while self._waiting:
-            waiting = self._due[0]
-            if (left := waiting.due_at - self._clock()) > 0 and self._waiting.get(waiting.key) is waiting:
+            due_at, _, key = due = self._due[0]
+            if (left := due_at - self._clock()) > 0 and self._waits(due):
                 await asyncio.sleep(left)
                 continue
             heapq.heappop(self._due)
-            if self._waiting.get(waiting.key) is waiting:
-                self._let_go(waiting.key)
+            if self._waits(due):
+                waiting = self._waiting[key]
+                self._let_go(key)
                 await self._end(waiting)
         self._due.clear()
+
+    def _waits(self, due: tuple[float, int, Key]) -> bool:
+        """Whether the call that is due then is still the latest of its session."""
+        _, number, key = due
+        return key in self._waiting and self._waiting[key].number == number
 
     async def _end(self, waiting: _Waiting) -> None:
         try:

@@ -20,8 +20,8 @@ from gateway.arguments import SoundArguments
 from gateway.call import Call
 from gateway.counting import Counter
 from gateway.delivery import Delivery
+from gateway.kept import Kept
 from gateway.lineage import stripping
-from gateway.pace import Pace
 from gateway.pools import ServedPool
 from gateway.rendered import Rendered
 from gateway.scoping import bounding, scope_of, session_owner
@@ -60,7 +60,7 @@ class Service:
 
     `asked_for` is the model whose budgets bind, if that is another one; `first_pool` goes before all others. `stages`
     are what the caller gets instead once its budgets run low. `unpriced`: a limit that counts money, where a call may
-    cost none for want of a price.
+    cost none for want of a price. `kept` is what all services remember in.
     """
 
     __slots__ = (
@@ -111,13 +111,14 @@ class Service:
         counter: Counter,
         asked_for: Model | None = None,
         first_pool: str | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.caller = caller
         self.key = (caller.tenant, model.name)
         self.bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens if caller.may.mode == "enforce" else None)
         self.model = model
         self.pools = tuple(pools)
-        self.paces = tuple([Pace(model.geometry, pool.settings.hardware) for pool in pools])
+        self.paces = tuple([pool.pace(model.geometry) for pool in pools])
         prices = model.price_per_million_tokens
         listed = None if prices is None else prices.listed
         settings = [pool.settings for pool in pools]
@@ -156,8 +157,8 @@ class Service:
         self._sized = sized(self._policies)
         self.looks = any(isinstance(policy, Strip | Repair) for policy in self._policies)
         self.ages = any(map(goes_by_age, self._policies))
-        self.arguments = SoundArguments()
-        self.rendered = Rendered()
+        self.arguments = SoundArguments(kept, self.key)
+        self.rendered = Rendered(kept, self.key)
         self.takes_broken_arguments = all(pool.features.broken_arguments is not False for pool in pools)
 
     @property

@@ -14,6 +14,7 @@ from gateway.counting import Counter
 from gateway.degrading import Stage
 from gateway.dispatch import Dispatch
 from gateway.errors import ModelNotFound
+from gateway.kept import Kept
 from gateway.pacing import Pace, Schedule
 from gateway.pools import ServedPool
 from gateway.service import Service
@@ -32,6 +33,7 @@ class Snapshot:
         counters: Mapping[str, Counter],
         dispatch: Dispatch,
         created: int,
+        kept: Kept | None = None,
     ) -> None:
         self.config = config
         self.tenants = tenants
@@ -39,6 +41,7 @@ class Snapshot:
         self.counters = counters
         self.dispatch = dispatch
         self.created = created
+        self.kept = kept or Kept()
         self._services: dict[tuple[str, str, str], Service] = {}
         self._schedules: dict[str, Schedule] = {}
 
@@ -59,7 +62,7 @@ class Snapshot:
         if writer is None or writer.caller is not service.caller:
             model = self.config.model_named(policy.model or "") or service.model
             pools = [pool for pool in self._pools_of(model) if policy.pool in (None, pool.name)]
-            writer = Service(service.caller, model, pools, self.counters[model.encoding])
+            writer = Service(service.caller, model, pools, self.counters[model.encoding], kept=self.kept)
             self._services[key] = writer
         return writer
 
@@ -79,7 +82,7 @@ class Snapshot:
         model = self.config.model_named(name)
         if model is None or model.name not in caller.may.models:
             raise ModelNotFound(f"The model `{name[:128]}` does not exist or is not open to you.", param="model")
-        made = Service(caller, model, self._pools_of(model), self.counters[model.encoding])
+        made = Service(caller, model, self._pools_of(model), self.counters[model.encoding], kept=self.kept)
         made.stages = tuple([self._stage(caller, model, soft) for soft in caller.may.soft])
         made.unpriced = made.unpriced or next((s.service.unpriced for s in made.stages if s.service.unpriced), None)
         return made
@@ -88,7 +91,8 @@ class Snapshot:
         """What the caller gets of the model from a soft limit on."""
         model = self.config.model_named(soft.model or "") or asked_for
         less = replace(caller, may=softened(caller.may, soft))
-        service = Service(less, model, self._pools_of(model), self.counters[model.encoding], asked_for, soft.pool)
+        counter = self.counters[model.encoding]
+        service = Service(less, model, self._pools_of(model), counter, asked_for, soft.pool, self.kept)
         rate = soft.tokens_per_second
         schedule = self._schedules.setdefault(caller.tenant, Schedule()) if rate is not None else None
         return Stage(soft, service, None if rate is None or schedule is None else Pace(schedule, rate))

@@ -13,6 +13,7 @@ from typing import Final, cast
 
 from budgets.script import Argument, Script
 from gateway.metrics import Metrics
+from gateway.recent import Recent
 from gateway.service import Service
 from gateway.store import Store
 from gateway.texts import LIBRARY, Place, Texts, counted
@@ -25,6 +26,7 @@ _FORGET: Final = Script.load("gateway", "summaries_forget", LIBRARY)
 
 MOST_OF_A_SESSION: Final = 8
 """Records of a session that are kept: a fork may still use an older one."""
+MOST_CHARACTERS: Final = 16 * 1024 * 1024
 WAIT_SECONDS: Final = 0.25
 
 
@@ -102,35 +104,33 @@ class Summaries:
 
 
 class Remembered:
-    """Records that this process has read or made, each for its own session: the last `capacity` of them.
+    """Records that this process has read or made, each for its own session: at most so many characters of them.
 
     Only for records that a session has in force: whether any other still exists, the store alone can say.
     """
 
-    def __init__(self, capacity: int = 4_096) -> None:
-        self._capacity = capacity
-        self._records: dict[tuple[str, str, bytes], tuple[str, float]] = {}
+    def __init__(self, most_characters: int = MOST_CHARACTERS) -> None:
+        self.records: Recent[tuple[str, str, bytes], tuple[str, float]] = Recent(most_characters, _characters)
 
     def read(self, service: Service, session: str, records: Mapping[bytes, str], now: float) -> None:
         """The store had these."""
         for name, text in records.items():
-            self._put((service.caller.tenant, session, name), text, now)
+            self.records.keep((service.caller.tenant, session, name), (text, now))
 
     def used(self, service: Service, session: str, name: bytes, text: str, now: float) -> None:
         """This one was sent; when the store had it last stays as it is, so that it is asked for again in time."""
         key = (service.caller.tenant, session, name)
-        self._put(key, text, self._records[key][1] if key in self._records else now)
+        _, at = self.records.get(key) or ("", now)
+        self.records.keep(key, (text, at))
 
     def of(self, service: Service, session: str, name: bytes, since: float) -> str | None:
         """A record that the store had at `since` or later."""
-        text, at = self._records.get((service.caller.tenant, session, name), (None, 0.0))
+        text, at = self.records.get((service.caller.tenant, session, name)) or (None, 0.0)
         return text if at >= since else None
 
-    def _put(self, key: tuple[str, str, bytes], text: str, at: float) -> None:
-        self._records.pop(key, None)
-        self._records[key] = text, at
-        while len(self._records) > self._capacity:
-            self._records.pop(next(iter(self._records)))
+
+def _characters(record: tuple[str, float]) -> int:
+    return len(record[0])
 
 
 def _member(session: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from gateway.arguments import MENDED, SoundArguments
 from gateway.call import Call
 from gateway.digests import of_messages
+from gateway.kept import Kept
 from tests.unit.gateway.samples import call
 
 
@@ -35,6 +36,16 @@ def test_what_was_sound_is_not_read_again() -> None:
     broken = with_arguments('{"a": ')
     assert kept.repair(broken, names) is None
     assert kept.repair(broken, of_messages(broken.messages)) is MENDED
+
+
+def test_what_was_sound_for_one_is_read_for_another() -> None:
+    kept, made = Kept(), with_arguments("{}")
+    names = of_messages(made.messages)
+    one, other = SoundArguments(kept, ("acme", "demo")), SoundArguments(kept, ("zeta", "demo"))
+    assert one.repair(made, names) is None
+    broken = with_arguments('{"a": ')
+    assert one.repair(broken, names) is None
+    assert other.repair(broken, names) is MENDED
 
 
 def test_without_calls_nothing_is_read() -> None:

@@ -1,6 +1,8 @@
 """Texts of trims, remembered."""
 
-from gateway.rendered import MAX_RECORDS, Rendered
+from gateway.kept import Kept
+from gateway.recent import Recent
+from gateway.rendered import Rendered
 from policies.covering import Cover
 from policies.memory import InForce, Recorded, Trim
 from policies.summary import Summary
@@ -23,11 +25,22 @@ def test_the_same_trim_gives_the_very_same_text() -> None:
 
 def test_what_is_held_is_bounded() -> None:
     size = len(render(TEXT, trim(b"a")))
-    rendered = Rendered(max_characters=2 * size)
-    first = rendered(TEXT, trim(b"a"))
+    kept = Kept(trimmed=Recent(2 * size, len))
+    one, other = Rendered(kept, ("acme", "demo")), Rendered(kept, ("zeta", "demo"))
+    first = one(TEXT, trim(b"a"))
+    assert one(TEXT, trim(b"a")) is first
     for name in (b"b", b"c"):
-        rendered(TEXT, trim(name))
-    assert rendered(TEXT, trim(b"a")) is not first
+        other(TEXT, trim(name))
+    assert one(TEXT, trim(b"a")) is not first
+    assert kept.trimmed.weight <= 2 * size
+
+
+def test_nobody_gets_what_was_made_for_another() -> None:
+    kept = Kept()
+    one, other = Rendered(kept, ("acme", "demo")), Rendered(kept, ("zeta", "demo"))
+    assert one(TEXT, trim(b"a")) is not other(TEXT, trim(b"a"))
+    one.keep(summary(b"a", 300))
+    assert other.records(recorded(b"a", 300)) == {}
 
 
 def summary(name: bytes, room: int) -> Summary:
@@ -45,6 +58,3 @@ def test_a_record_of_facts_is_remembered_for_its_room_alone() -> None:
     assert rendered.records(recorded(b"a", 300)) == {b"a": "FACTS\nport 8443"}
     for other in (recorded(b"a", 200), recorded(b"b", 0), InForce()):
         assert rendered.records(other) == {}
-    for number in range(MAX_RECORDS):
-        rendered.keep(summary(b"%d" % number, 300))
-    assert rendered.records(recorded(b"a", 300)) == {}

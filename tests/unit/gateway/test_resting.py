@@ -1,9 +1,11 @@
 """Sessions that wait for their end: the latest call of each, within a bound, on a clock that a test turns."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
+from weakref import ref
 
 import pytest
 
@@ -31,6 +33,10 @@ def source(session: str, size: int = 100) -> Source:
     call = Call(OpenAIChat(), b"x" * size, "demo")
     policy = SummarizeOlderTurns(idle_at_tokens=100)
     return Source(SNAPSHOT, call, (), SERVICE, policy, session, None, "r", 1.0, {})
+
+
+class Records(dict[bytes, str]):
+    """Some that tell whether anybody still holds them."""
 
 
 class Times:
@@ -139,3 +145,18 @@ async def test_a_changed_configuration_is_the_one_it_is_made_by(house: House) ->
     built.hold(replace(source("one")), WANTED)
     await house.ended()
     assert [each.snapshot for each in made] == [other]
+
+
+async def test_of_a_session_that_goes_on_only_the_latest_call_is_held(house: House) -> None:
+    held = []
+    for _ in range(1_000):
+        records = Records()
+        held.append(ref(records))
+        house.resting.hold(replace(source("one"), records=records), WANTED)
+    del records
+    gc.collect()
+    assert sum(each() is not None for each in held) == 1
+    assert len(house.resting._due) <= 2 + resting.SPARE
+    await house.ended()
+    assert house.made == []
+    assert held[-1]() is None

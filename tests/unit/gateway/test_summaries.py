@@ -27,9 +27,9 @@ def test_use_does_not_make_it_younger_so_the_store_is_asked_again_in_time() -> N
 
 
 def test_the_longest_unused_are_forgotten_first() -> None:
-    kept = Remembered(capacity=2)
-    for number in range(3):
+    kept = Remembered(most_characters=len("text") * 4)
+    for number in range(4):
         kept.read(SERVICE, "one", {bytes([number]) * 16: "text"}, 1.0)
         kept.used(SERVICE, "one", b"\x00" * 16, "text", 1.0)
-    assert kept.of(SERVICE, "one", b"\x00" * 16, 0.0) and kept.of(SERVICE, "one", b"\x02" * 16, 0.0)
+    assert kept.of(SERVICE, "one", b"\x00" * 16, 0.0) and kept.of(SERVICE, "one", b"\x03" * 16, 0.0)
     assert kept.of(SERVICE, "one", b"\x01" * 16, 0.0) is None
