@@ -4,6 +4,7 @@ Rule: what an engine never sees makes no new session. A clock in the system prom
 conversation of a minute ago is still the same one.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -23,6 +24,8 @@ class _Role(msgspec.Struct):
 
 
 _ROLE = msgspec.json.Decoder(_Role)
+_OTHER = re.compile(rb'\{\s*"role"\s*:\s*"(?:user|assistant|tool)"')
+"""How most messages begin that are no instructions: nothing more of them needs be looked at."""
 
 
 def stripping(policies: Iterable[Policy]) -> Strip | None:
@@ -38,7 +41,7 @@ def recognised(messages: Iterable[bytes], digests: tuple[bytes, ...], strip: Str
 
 
 def _of(message: bytes, digest: bytes, strip: Strip) -> bytes:
-    if b"system" not in message and b"developer" not in message:
+    if _OTHER.match(message) or (b"system" not in message and b"developer" not in message):
         return digest
     wire = decoded(message)
     role = wire.get("role")

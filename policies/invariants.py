@@ -124,7 +124,8 @@ def _ending(edited: Edited) -> Iterator[int]:
 
 def _json(edited: Edited) -> Iterator[int]:
     for at, edit in edited.replaced.items():
-        if _is_json(edited.before.messages[at].text) and not _is_json(edit.text):
+        # What is sent is the shorter one, and mostly JSON: then it does not matter what it was.
+        if not _is_json(edit.text) and _is_json(edited.before.messages[at].text):
             yield at
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from gateway.dialects.openai_plain import UNREAD, plain
 from policies.conversation import Message, Role, ToolCall
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
@@ -23,11 +24,25 @@ def neutral(raws: Sequence[bytes], digests: Sequence[bytes]) -> tuple[Message, .
     names: dict[str, str] = {}
     messages = []
     for raw, digest in zip(raws, digests, strict=True):
-        wire = decoded(raw)
-        calls = calls_of(wire)
-        names.update((call.id.strip(), call.name) for call in calls)
-        messages.append(_message(wire, digest, calls, names))
+        try:
+            read = plain(raw)
+        except UNREAD:
+            messages.append(any_form(raw, digest, names))
+            continue
+        calls = read.calls
+        for call in calls:
+            names[call.id.strip()] = call.name
+        answers = read.tool_call_id if read.role == "tool" else None
+        messages.append(read.message(digest, calls, names.get(answers.strip()) if answers is not None else None))
     return tuple(messages)
+
+
+def any_form(raw: bytes, digest: bytes, names: dict[str, str]) -> Message:
+    """One message, whatever its form. `names` are those of the tools called, by call id; its own are added."""
+    wire = decoded(raw)
+    calls = calls_of(wire)
+    names.update((call.id.strip(), call.name) for call in calls)
+    return _message(wire, digest, calls, names)
 
 
 def decoded(raw: bytes) -> Mapping[str, Any]:
