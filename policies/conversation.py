@@ -4,7 +4,7 @@ Rule: nothing here is ever rendered. The bytes that reach an engine come from th
 at the edits; so a field that no policy reads does not belong here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -77,17 +77,28 @@ class Conversation(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def total_tokens(self) -> int:
         """Tokens of the whole prompt."""
-        return self.overhead_tokens + sum(message.tokens for message in self.messages)
+        return self.overhead_tokens + sum([message.tokens for message in self.messages])
+
+    @cached_property
+    def roles(self) -> Sequence[Role]:
+        """The role of each message."""
+        return [message.role for message in self.messages]
+
+    @cached_property
+    def instructions(self) -> tuple[int, ...]:
+        """The messages that are instructions."""
+        return tuple([at for at, role in enumerate(self.roles) if role in INSTRUCTIONS])
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
         """The messages that are a tool's output and hold nothing but text."""
-        return tuple([at for at, message in enumerate(self.messages) if message.role == "tool" and not message.media])
+        messages = self.messages
+        return tuple([at for at, role in enumerate(self.roles) if role == "tool" and not messages[at].media])
 
     @cached_property
     def thinks(self) -> bool:
         """Whether any message carries reasoning."""
-        return any(message.reasoning for message in self.messages)
+        return True in [message.reasoning for message in self.messages]
 
     def turns(self) -> tuple[range, ...]:
         """The turns as index ranges: a user message with all that answers it, tool calls and results included.
@@ -99,8 +110,8 @@ class Conversation(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _turns(self) -> tuple[range, ...]:
-        borders = [*_turn_starts(self.messages), len(self.messages)]
-        return tuple(range(start, stop) for start, stop in pairwise(borders))
+        borders = [*_turn_starts(self.roles), len(self.messages)]
+        return tuple([range(start, stop) for start, stop in pairwise(borders)])
 
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Every assistant message with calls, followed by the tool messages that answer it, as indices.
@@ -109,6 +120,11 @@ class Conversation(msgspec.Struct, frozen=True, dict=True):
         message without such a call is in no group.
         """
         return self._groups
+
+    @cached_property
+    def callers(self) -> Mapping[int, int]:
+        """Of each answer in a group, which message made the call."""
+        return {at: group[0] for group in self.groups() for at in group[1:]}
 
     @cached_property
     def _groups(self) -> tuple[tuple[int, ...], ...]:
@@ -121,14 +137,17 @@ class Conversation(msgspec.Struct, frozen=True, dict=True):
                     caller[call.id.strip()] = at
             elif message.answers is not None and (owner := caller.get(message.answers.strip())) is not None:
                 groups[owner].append(at)
-        return tuple(tuple(group) for group in groups.values())
+        return tuple([tuple(group) for group in groups.values()])
 
 
-def _turn_starts(messages: Sequence[Message]) -> Iterator[int]:
+def _turn_starts(roles: Sequence[Role]) -> list[int]:
+    starts: list[int] = []
     previous: Role = "assistant"
-    for at, message in enumerate(messages):
-        if message.role in INSTRUCTIONS:
+    for at, role in enumerate(roles):
+        if role == "user":
+            if previous != "user":
+                starts.append(at)
+        elif role in INSTRUCTIONS:
             continue
-        if message.role == "user" and previous != "user":
-            yield at
-        previous = message.role
+        previous = role
+    return starts

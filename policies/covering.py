@@ -31,7 +31,7 @@ class Cover(msgspec.Struct, frozen=True, gc=False):
 
 def head(conversation: Conversation) -> frozenset[int]:
     """What a summary never covers: instructions, what stands before the task, the task."""
-    kept = {at for at, message in enumerate(conversation.messages) if message.role in INSTRUCTIONS}
+    kept = set(conversation.instructions)
     if turns := conversation.turns():
         kept.update(range(turns[0].start), _task(conversation, turns[0]))
     return frozenset(kept)

@@ -40,7 +40,9 @@ class DedupeToolOutput(BaseModel):
 
     def revise(self, draft: Draft, count: Count, keeping: Keeping = NOTHING) -> Draft:
         """`draft` with repeats that have just arrived replaced; those sent before, and outdated outputs, wait."""
-        covered = [at for at in draft.frame.conversation.outputs if self._covers(draft, at)]
+        messages, least = draft.messages, self.min_tokens
+        long = [at for at in draft.frame.conversation.outputs if messages[at].tokens >= least]
+        covered = [at for at in long if draft.keeps(at) and self.tools.cover(messages[at].name or "")]
         repeats = dict(_repeats(draft, covered))
         arrived = {at: head for at, head in repeats.items() if draft.is_free(at)}
         sent = {at: head for at, head in repeats.items() if at not in arrived and at not in draft.heads}
@@ -57,12 +59,6 @@ class DedupeToolOutput(BaseModel):
     def may_act(self, largest_message_bytes: int) -> bool:
         """Whether a message of so many bytes could be long enough (a token is at least a byte)."""
         return largest_message_bytes >= self.min_tokens
-
-    def _covers(self, draft: Draft, at: int) -> bool:
-        message = draft.messages[at]
-        if message.tokens < self.min_tokens:
-            return False
-        return draft.keeps(at) and self.tools.cover(message.name or "")
 
     def _deduped(self, draft: Draft, repeats: Mapping[int, int], count: Count) -> Draft:
         """With pointers where they are shorter; a head may have gone since the repeats were found."""
@@ -99,7 +95,7 @@ def _outdated(draft: Draft, covered: Sequence[int]) -> Iterator[tuple[int, int]]
     if len(covered) < 2:
         return
     latest: dict[tuple[str, str], int] = {}
-    called = draft.frame.called
+    called = draft.frame.called(covered)
     for at in reversed(covered):
         if at not in called:
             continue

@@ -103,10 +103,16 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         """Whether message `at` may be edited now, for it was never sent."""
         return at >= self.known and not self.stands(at)
 
+    @cached_property
+    def texts(self) -> Mapping[int, Trimmed]:
+        """What is sent in place of the outputs of messages."""
+        if not self.copies:
+            return self.trimmed
+        return {**self.trimmed, **{at: copy.pointer for at, copy in self.copies.items()}}
+
     def text_of(self, at: int) -> Trimmed | None:
         """What is sent in place of the output of message `at`, if anything."""
-        copy = self.copies.get(at)
-        return copy.pointer if copy else self.trimmed.get(at)
+        return self.texts.get(at)
 
     @cached_property
     def cleared_messages(self) -> frozenset[int]:
@@ -131,13 +137,17 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
     def output_tokens(self, at: int) -> int:
         """Tokens of message `at` with the text that is sent, be it shorter."""
-        return self.messages[at].tokens - self.removed_tokens(at)
+        return self.messages[at].tokens - self._removed.get(at, 0)
 
     def removed_tokens(self, at: int) -> int:
         """What a shorter text of message `at` saves, in the measure by which tokens are counted now."""
-        if (done := self.text_of(at)) is not None:
-            return done.trim.saved_of(self.messages[at].tokens)
-        return self.frame.mends.texts[at].removed_tokens if at in self.frame.mends.texts else 0
+        return self._removed.get(at, 0)
+
+    @cached_property
+    def _removed(self) -> Mapping[int, int]:
+        messages, mended = self.messages, self.frame.mends.texts
+        removed = {at: done.trim.saved_of(messages[at].tokens) for at, done in self.texts.items()}
+        return {**{at: edit.removed_tokens for at, edit in mended.items()}, **removed} if mended else removed
 
     def in_full(self, at: int) -> int:
         """What the copy at `at` would cost more if it stood in for its head."""
@@ -149,15 +159,16 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     def total_tokens(self) -> int:
         """Tokens of the prompt as it is sent; only what is edited is looked at."""
         mends = self.frame.mends
-        gone = mends.orphans.union(at for at in range(self.cut) if at not in self.pinned)
+        gone = mends.orphans.union([at for at in range(self.cut) if at not in self.pinned])
         task = () if self.summary is None else (self.summary.cover.at,)
         edited = self.cleared_messages.union(self.trimmed, self.copies, mends.texts, mends.calls, task) - gone
-        total = self.frame.conversation.total_tokens - sum(self.messages[at].tokens for at in gone)
-        return total - sum(self.messages[at].tokens - self.tokens(at) for at in edited)
+        messages = self.messages
+        total = self.frame.conversation.total_tokens - sum([messages[at].tokens for at in gone])
+        return total - sum([messages[at].tokens - self.tokens(at) for at in edited])
 
     def tokens_between(self, start: int, stop: int) -> int:
         """Tokens of the messages that are sent of a range."""
-        return sum(self.tokens(at) for at in range(start, stop) if self.keeps(at))
+        return sum([self.tokens(at) for at in range(start, stop) if self.keeps(at)])
 
     def with_trims(self, more: Mapping[int, Trimmed]) -> "Draft":
         """With `more` messages trimmed."""

@@ -3,7 +3,7 @@
 Rule: everything here is worked out once for each plan.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -71,15 +71,15 @@ class Frame(msgspec.Struct, frozen=True, dict=True):
             stops[at] = hashed.digest()
         return stops
 
-    @cached_property
-    def called(self) -> Mapping[int, Called]:
-        """The call that each tool message answers."""
-        messages = self.conversation.messages
+    def called(self, outputs: Iterable[int]) -> Mapping[int, Called]:
+        """The call that each of these tool messages answers, if any."""
+        messages, callers = self.conversation.messages, self.conversation.callers
         found: dict[int, Called] = {}
-        for caller, *answers in self.conversation.groups():
-            calls = {call.id.strip(): call for call in messages[caller].calls}
-            for at in answers:
-                found[at] = Called(caller, calls[(messages[at].answers or "").strip()])
+        for at in outputs:
+            if (caller := callers.get(at)) is not None:
+                answered = (messages[at].answers or "").strip()
+                calls = [call for call in messages[caller].calls if call.id.strip() == answered]
+                found[at] = Called(caller, calls[-1])
         return found
 
     def prefix_digest(self, stop: int) -> bytes:

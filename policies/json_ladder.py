@@ -68,7 +68,7 @@ def is_json(text: str) -> bool:
 
 def is_object(text: str) -> bool:
     """Whether `text` is a JSON object, told without reading it."""
-    return text.lstrip().startswith("{") and is_json(text)
+    return (text[:1] == "{" or text.lstrip()[:1] == "{") and is_json(text)
 
 
 def parse(text: str) -> Json:

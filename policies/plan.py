@@ -243,7 +243,7 @@ def _lane(conversation: Conversation, policies: Sequence[Policy], in_force: InFo
     before = draft = replayed(frame, in_force, state.known, state.cold, state.keeping, state.records, state.rendered)
     limit = _limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):
-        spoken = _spoken(replace(draft, dues=()), policies, limit, state)
+        spoken = _spoken(replace(draft, dues=()) if draft.dues else draft, policies, limit, state)
         last, draft = draft, _settled(spoken, limit, state.pricing)
         # After a step those who spoke first may have more to say: what went had copies, what was due is free.
         if draft == last or (draft is spoken and not draft.open):

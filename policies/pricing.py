@@ -77,7 +77,8 @@ def first_change(before: Draft, after: Draft) -> int:
         changed += [after.summary.cover.at] if after.summary is not None and after.summary != before.summary else []
     changed += before.cleared_messages ^ after.cleared_messages
     texts = before.trimmed.keys() | before.copies.keys() | after.trimmed.keys() | after.copies.keys()
-    changed += (at for at in texts if after.keeps(at) and before.text_of(at) is not after.text_of(at))
+    was, now = before.texts, after.texts
+    changed += [at for at in texts if was.get(at) is not now.get(at) and after.keeps(at)]
     return min([before.known, *(at for at in changed if before.keeps(at))])
 
 

@@ -6,6 +6,7 @@ adds is taken high.
 """
 
 from collections.abc import Container, Iterator
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,19 +59,17 @@ class Repair(BaseModel):
 
 def _texts(conversation: Conversation, untouched: Container[int]) -> Iterator[ReplaceText]:
     """Lone surrogates, where a text is still sent as it came."""
-    for at, message in enumerate(conversation.messages):
-        if message.text.isascii():
-            continue
+    for at in [at for at, message in enumerate(conversation.messages) if not message.text.isascii()]:
+        message = conversation.messages[at]
         if at not in untouched and not message.media and (clean := whole(message.text)) is not message.text:
             yield ReplaceText("repair", at, message.digest, clean, 0)
 
 
 def _arguments(conversation: Conversation, untouched: frozenset[int]) -> Iterator[ReplaceArguments]:
-    for at, message in enumerate(conversation.messages):
-        if not message.calls or at in untouched:
-            continue
+    for at in [group[0] for group in conversation.groups() if group[0] not in untouched]:
+        message = conversation.messages[at]
         for number, call in enumerate(message.calls):
-            if (sent := mended(call.arguments)) != call.arguments:
+            if (sent := mended(call.arguments)) is not call.arguments and sent != call.arguments:
                 yield ReplaceArguments("repair", at, number, message.digest, sent, -_added(call.arguments, sent))
 
 
@@ -101,8 +100,8 @@ def _answers(conversation: Conversation) -> Iterator[InsertAnswer]:
 def _orphans(conversation: Conversation, answered_now: Container[int]) -> frozenset[int]:
     """Answers to no call that can go; behind the messages `answered_now` stands an answer that is added."""
     messages = conversation.messages
-    grouped = {at for group in conversation.groups() for at in group}
-    if all(at in grouped for at, message in enumerate(messages) if message.role == "tool"):
+    grouped = set(chain.from_iterable(conversation.groups()))
+    if grouped.issuperset([at for at, role in enumerate(conversation.roles) if role == "tool"]):
         return frozenset()
     last_answer = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1)
     found: set[int] = set()

@@ -78,9 +78,11 @@ def _with_trims(draft: Draft, trims: Sequence[Trim], rendered: Render) -> Draft:
     copied = dict(_copied(draft, pointers, texts)) if pointers else {}
     found: dict[int, Trimmed] = {}
     copies: dict[int, Copy] = {}
-    for at, message in enumerate(draft.messages):
-        trim = pointers[message.digest] if at in copied else texts.get(message.digest)
-        if trim is None or not draft.keeps(at) or (again := _again(message.text, trim, rendered)) is None:
+    messages = draft.messages
+    for at in [at for at, message in enumerate(messages) if message.digest in texts or at in copied]:
+        message = messages[at]
+        trim = pointers[message.digest] if at in copied else texts[message.digest]
+        if not draft.keeps(at) or (again := _again(message.text, trim, rendered)) is None:
             continue
         if at in copied:
             copies[at] = Copy(copied[at], again)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from policies.conversation import INSTRUCTIONS, Conversation, Message
+from policies.conversation import Conversation, Message
 from policies.edit import ReplaceText
 from policies.mends import Mends
 from policies.trimmed_text import whole
@@ -49,8 +49,9 @@ class Strip(BaseModel):
     def mended(self, conversation: Conversation, untouched: frozenset[int], mends: Mends) -> Mends:
         """`mends` with the lines left out of instructions that none is to touch."""
         texts = dict(mends.texts)
-        for at, message in enumerate(conversation.messages):
-            if message.role in INSTRUCTIONS and at not in untouched and not message.media:
+        for at in conversation.instructions:
+            message = conversation.messages[at]
+            if at not in untouched and not message.media:
                 text = texts[at].text if at in texts else message.text
                 if (rest := self.rest(text)) is not None:
                     texts[at] = _replaced(at, message, rest)

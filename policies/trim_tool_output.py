@@ -32,6 +32,8 @@ class Tools(BaseModel):
 
     def cover(self, name: str) -> bool:
         """Whether the tool of this name is meant."""
+        if not self.exclude and "*" in self.include:
+            return True
         return any(fnmatchcase(name, glob) for glob in self.include) and not any(
             fnmatchcase(name, glob) for glob in self.exclude
         )
@@ -61,7 +63,9 @@ class TrimToolOutput(BaseModel):
     def revise(self, draft: Draft, count: Count, keeping: Keeping = NOTHING) -> Draft:
         """`draft` with the outputs trimmed that have just arrived; those sent before wait for a step."""
         border = self._border(draft)
-        long = [at for at in draft.frame.conversation.outputs if at < border and self._is_long(draft, at)]
+        messages, most = draft.messages, self.max_tokens
+        long = [at for at in draft.frame.conversation.outputs if messages[at].tokens > most]
+        long = [at for at in long if at < border and self._is_long(draft, at)]
         arrived = [at for at in long if not self._by_age and draft.is_free(at)]
         draft = draft.with_trims(self._trims(draft, arrived, count, keeping))
         sent = [at for at in long if self._by_age or not draft.is_free(at)]
@@ -98,7 +102,7 @@ class TrimToolOutput(BaseModel):
     def _is_long(self, draft: Draft, at: int) -> bool:
         """Of text alone: an image's place between texts could not be kept by one text, so such outputs stay whole."""
         message = draft.messages[at]
-        if message.tokens <= self.max_tokens or draft.output_tokens(at) <= self.max_tokens:
+        if draft.output_tokens(at) <= self.max_tokens:
             return False
         return draft.keeps(at) and at not in draft.frame.untouched and self.tools.cover(message.name or "")
 

@@ -18,7 +18,7 @@ def pinned(conversation: Conversation) -> frozenset[int]:
     last step is kept, and where the answer would tear the turn's reasoning apart all from the first thought on.
     """
     turns = conversation.turns()
-    kept = {at for at, message in enumerate(conversation.messages) if message.role in INSTRUCTIONS}
+    kept = set(conversation.instructions)
     if turns:
         kept.update(range(turns[0].start), _opener(conversation, turns[0]))
     return frozenset(kept)

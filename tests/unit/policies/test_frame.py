@@ -27,4 +27,5 @@ def test_a_pinned_message_keeps_its_turn() -> None:
 
 def test_an_output_knows_its_call() -> None:
     talk = conversation(user(), calling("a", "b"), result(" b "), result("a"), result("c"))
-    assert {at: (made.caller, made.call.id) for at, made in Frame(talk).called.items()} == {2: (1, "b"), 3: (1, "a")}
+    found = Frame(talk).called(range(5))
+    assert {at: (made.caller, made.call.id) for at, made in found.items()} == {2: (1, "b"), 3: (1, "a")}

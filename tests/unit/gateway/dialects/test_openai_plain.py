@@ -9,7 +9,7 @@ from gateway.dialects.openai_plain import UNREAD, plain
 
 FUNCTION = {"name": "look", "arguments": "{}"}
 CALL = {"id": "a", "type": "function", "function": FUNCTION}
-EMPTY = {"refusal": None, "audio": None, "annotations": [], "function_call": None}
+EMPTY: dict[str, object] = {"refusal": None, "audio": None, "annotations": [], "function_call": None}
 
 
 @pytest.mark.parametrize(
