@@ -20,12 +20,13 @@ from gateway.counting import THREAD_CHARACTERS, Scaled
 from gateway.metrics import Metrics
 from gateway.owned import generated_limit
 from gateway.service import Service
+from policies.caps import reply_size
 from policies.conversation import Conversation
 from policies.edit import DropMessages, Edit, ReplaceText
 from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, Memory
 from policies.outcome import Reason
-from policies.plan import Plan, Pricing, Refuse, plan, reply_size
+from policies.plan import Plan, Pricing, Refuse, plan
 from policies.summary import Summary, Wanted
 from policies.validate import violations
 

@@ -33,9 +33,9 @@ from policies.dedupe_tool_output import DedupeToolOutput
 from policies.drop_stale_turns import DropStaleTurns
 from policies.keeping import NOTHING, Keeping
 from policies.pin import Pin
-from policies.plan import may_act
 from policies.policy import Policy
 from policies.repair import Repair
+from policies.sizes import may_act
 from policies.strip import Strip
 from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput

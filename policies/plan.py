@@ -11,38 +11,27 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from policies import outcome
+from policies import caps
 from policies.ages import Ages, noted
-from policies.cap_context import CapContext, Refuse
-from policies.clear_old_reasoning import ClearOldReasoning
+from policies.cap_context import Refuse
 from policies.conversation import Conversation
-from policies.dedupe_tool_output import DedupeToolOutput
-from policies.draft import Draft
 from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import Edit
-from policies.keep_recent_tokens import KeepRecentTokens
-from policies.keep_recent_turns import KeepRecentTurns
 from policies.keeping import NOTHING, Keeping
-from policies.memory import EMPTY, Cut, InForce, Memory, Seen
-from policies.outcome import Reason, ahead, edits, reasons
+from policies.lane import Lane, State, laned, resting
+from policies.memory import EMPTY, Cut, Memory, Seen
+from policies.outcome import Reason
 from policies.policy import Policy
-from policies.pricing import Pricing, best_start, first_change
+from policies.pricing import Pricing, first_change
 from policies.repair import Repair
-from policies.replay import replayed
-from policies.standing import Standing, dumps, framed, loads
-from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.summary import NO_RECORDS, Summary, Wanted
 from policies.trim_search import Count
-from policies.trim_tool_output import TEMPLATE_TOKENS, TrimToolOutput
 from policies.trimmed_text import Render, render
 
 THRASH_TURNS = 3
 """A window that moves again within so many turns frees too little, or its marks lie too close together."""
 
-ROUNDS = 4
-"""How often policies speak in a step, at most; the second time they mostly have nothing to add."""
-
-__all__ = ["Plan", "Pricing", "Refuse", "may_act", "plan", "reply_size"]
+__all__ = ["Plan", "Pricing", "Refuse", "plan"]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -75,32 +64,6 @@ class Plan(msgspec.Struct, frozen=True):
     resting: Wanted | None = None
 
 
-class _State(msgspec.Struct, frozen=True):
-    """What a session is in when it calls: how much was sent before, for how long it was idle, what a break costs."""
-
-    count: Count
-    known: int
-    cold: bool
-    idle_seconds: float
-    pricing: Pricing | None
-    reply_tokens: int | None
-    automatic: Repair | None
-    keeping: Keeping
-    records: Mapping[bytes, str]
-    rendered: Render
-    ages: Ages
-
-
-class _Lane(msgspec.Struct, frozen=True):
-    """What some of the policies make of a conversation: the draft with the edits in force, and what comes of it."""
-
-    before: Draft
-    draft: Draft
-    edits: tuple[Edit, ...]
-    reasons: tuple[Reason, ...]
-    in_force: InForce
-
-
 def plan(
     conversation: Conversation,
     policies: Sequence[Policy],
@@ -130,10 +93,10 @@ def plan(
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
     ages = _ages(policies, memory.seen, len(conversation.messages), now_seconds)
-    state = _State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records, rendered, ages)
+    state = State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records, rendered, ages)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
-    lane = _lane(conversation, enforced, before.enforced, state)
-    refusal = _refusal(enforced, lane.draft.total_tokens, reply_tokens)
+    lane = laned(conversation, enforced, before.enforced, state)
+    refusal = caps.refusal(enforced, lane.draft.total_tokens, reply_tokens)
     if refusal is not None:
         return refusal.wanting(lane.draft.wanted)
     first = first_change(lane.before, lane.draft)
@@ -146,20 +109,20 @@ def plan(
         cached_tokens=lane.draft.total_tokens - lane.draft.tokens_between(first, len(conversation.messages)),
         again_tokens=lane.draft.tokens_between(first, known),
         refilled=_refilled(before.enforced.cut, lane.in_force.cut),
-        reply_tokens=_clamped(enforced, lane.draft.total_tokens, reply_tokens),
+        reply_tokens=caps.clamped(enforced, lane.draft.total_tokens, reply_tokens),
         summary=lane.draft.summary,
         wanted=lane.draft.wanted,
-        resting=_resting(enforced, lane.draft),
+        resting=resting(enforced, lane.draft),
     )
     if len(enforced) < len(policies):
-        done = _with_shadow(done, _lane(conversation, policies, before.shadow, state))
-        what_if = _refusal(policies, done.what_if_tokens, reply_tokens)
+        done = _with_shadow(done, laned(conversation, policies, before.shadow, state))
+        what_if = caps.refusal(policies, done.what_if_tokens, reply_tokens)
         done = replace(done, shadow_refusal=what_if)
     same = next((known for known in (memory, EMPTY) if known == done.memory), done.memory)
     return replace(done, memory=same)
 
 
-def _with_shadow(done: Plan, lane: _Lane) -> Plan:
+def _with_shadow(done: Plan, lane: Lane) -> Plan:
     sent = set(done.edits)
     more = [(edit, reason) for edit, reason in zip(lane.edits, lane.reasons, strict=True) if edit not in sent]
     return replace(
@@ -184,127 +147,3 @@ def _refilled(before: Cut | None, now: Cut | None) -> bool:
     if before is None or now is None or now.at <= before.at:
         return False
     return now.turns - before.turns <= THRASH_TURNS
-
-
-def may_act(
-    policies: Sequence[Policy],
-    total_bytes: int,
-    largest_message_bytes: int,
-    messages: int,
-    *,
-    idle_seconds: float = 0.0,
-    reply_size: int = 0,
-) -> bool:
-    """Whether `plan` could do anything, told from sizes alone; False is certain for a session without edits in force.
-
-    Bytes are those of the body and of its largest message that may be a tool's output, as received, where an image
-    counts as no less than its tokens: a token is at least a byte, and a template adds at most `TEMPLATE_TOKENS` to a
-    message. `reply_size` weighs what was asked for in reply. What `strip` and `repair` look for has no size, so with
-    them every conversation is looked at.
-    """
-    total, largest = total_bytes + messages * TEMPLATE_TOKENS, largest_message_bytes + TEMPLATE_TOKENS
-    limit = _limit(policies, reply_size)
-
-    def may(policy: Policy) -> bool:
-        if isinstance(policy, CapContext):
-            return policy.may_act(total, reply_size)
-        return _may_act(policy, total, largest, messages, limit, idle_seconds)
-
-    return any(map(may, policies))
-
-
-def reply_size(policies: Sequence[Policy], reply_tokens: int | None) -> int:
-    """How much a reply weighs for the caps, so that `may_act` can tell; 0 where none of them counts it."""
-    return max((policy.reply_size(reply_tokens) for policy in policies if isinstance(policy, CapContext)), default=0)
-
-
-def _may_act(policy: Policy, total: int, largest: int, messages: int, limit: int | None, idle_seconds: float) -> bool:
-    match policy:
-        case TrimToolOutput() | DedupeToolOutput():
-            return policy.may_act(largest)
-        case KeepRecentTurns() | KeepRecentTokens():
-            return policy.may_act(total, messages, limit)
-        case SummarizeOlderTurns():
-            return policy.may_act(total, limit)
-        case ClearOldReasoning():
-            return policy.may_act(total)
-        case DropStaleTurns():
-            return policy.may_act(messages, idle_seconds)
-        case _:
-            return policy.kind != "pin"
-
-
-def _lane(conversation: Conversation, policies: Sequence[Policy], in_force: InForce, state: _State) -> _Lane:
-    """What the policies make of the conversation."""
-    standing, remembered = _standing(policies, in_force)
-    if state.automatic is not None:
-        standing = (*standing, state.automatic)
-    frame = framed(conversation, standing)
-    before = draft = replayed(frame, in_force, state.known, state.cold, state.keeping, state.records, state.rendered)
-    limit = _limit(policies, state.reply_tokens)
-    for _ in range(ROUNDS):
-        spoken = _spoken(replace(draft, dues=()) if draft.dues else draft, policies, limit, state)
-        last, draft = draft, _settled(spoken, limit, state.pricing)
-        # After a step those who spoke first may have more to say: what went had copies, what was due is free.
-        if draft == last or (draft is spoken and not draft.open):
-            break
-    made = edits(draft)
-    kept = outcome.in_force(draft, remembered, in_force) if made else InForce(ahead=ahead(draft))
-    return _Lane(before, draft, made, reasons(before, draft, made), kept)
-
-
-def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: _State) -> Draft:
-    for policy in policies:
-        match policy:
-            case TrimToolOutput() | DedupeToolOutput():
-                draft = policy.revise(draft, state.count, state.keeping)
-            case KeepRecentTurns() | KeepRecentTokens():
-                draft = policy.revise(draft, limit, state.pricing)
-            case SummarizeOlderTurns():
-                draft = policy.revise(draft, limit, state.pricing, state.count, state.records, state.idle_seconds)
-            case ClearOldReasoning():
-                draft = policy.revise(draft)
-            case DropStaleTurns():
-                draft = policy.revise(draft, state.idle_seconds, state.ages)
-            case _:
-                pass
-    return draft
-
-
-def _resting(policies: Sequence[Policy], draft: Draft) -> Wanted | None:
-    asked = (policy.resting(draft) for policy in policies if isinstance(policy, SummarizeOlderTurns))
-    return next((wanted for wanted in asked if wanted is not None), None)
-
-
-def _standing(policies: Sequence[Policy], before: InForce) -> tuple[Sequence[Standing], str]:
-    """The standing policies: those in force with the edits that are, else those listed."""
-    if before.edits and (remembered := loads(before.standing)) is not None:
-        return remembered, before.standing
-    listed = [policy for policy in policies if isinstance(policy, Standing)]
-    return listed, dumps(listed)
-
-
-def _settled(draft: Draft, limit: int | None, pricing: Pricing | None) -> Draft:
-    """With what is still due done where the limit forces it, or where it pays."""
-    if not draft.dues:
-        return draft
-    if limit is not None and draft.total_tokens > limit:
-        return draft.stepped(step="limit")
-    start = best_start(draft, pricing) if pricing else None
-    return draft if start is None else draft.stepped(start, "gain")
-
-
-def _limit(policies: Sequence[Policy], reply_tokens: int | None) -> int | None:
-    limits = [policy.prompt_limit_tokens(reply_tokens) for policy in policies if isinstance(policy, CapContext)]
-    return min(limits, default=None)
-
-
-def _refusal(policies: Sequence[Policy], tokens: int, reply_tokens: int | None) -> Refuse | None:
-    refusals = (policy.judge(tokens, reply_tokens) for policy in policies if isinstance(policy, CapContext))
-    found = [refusal for refusal in refusals if refusal is not None]
-    return min(found, key=lambda refusal: refusal.limit_tokens, default=None)
-
-
-def _clamped(policies: Sequence[Policy], tokens: int, reply_tokens: int | None) -> int | None:
-    clamps = (policy.clamped(tokens, reply_tokens) for policy in policies if isinstance(policy, CapContext))
-    return min((tokens for tokens in clamps if tokens is not None), default=None)

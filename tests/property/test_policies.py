@@ -20,10 +20,11 @@ from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
 from policies.outcome import edits
 from policies.pin import Pin
-from policies.plan import Plan, Refuse, may_act, plan
+from policies.plan import Plan, Refuse, plan
 from policies.policy import Policy
 from policies.pricing import Pricing
 from policies.repair import Repair
+from policies.sizes import may_act
 from policies.strip import Strip
 from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.text_spans import boundary

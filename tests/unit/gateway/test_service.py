@@ -14,7 +14,7 @@ from gateway.delivery import Delivery
 from gateway.pools import ServedPool
 from gateway.service import Service
 from policies.cap_context import CapContext
-from policies.plan import may_act
+from policies.sizes import may_act
 from tests.unit.gateway.samples import call, caller, config, model
 
 KV = {"dimension": "kv_read_bytes", "amount": "2TB", "per": "1h"}

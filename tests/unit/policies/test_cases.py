@@ -19,9 +19,10 @@ from policies.dedupe_tool_output import DedupeToolOutput
 from policies.edit import DropMessages, ReplaceText, apply
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
-from policies.plan import Plan, Refuse, may_act, plan
+from policies.plan import Plan, Refuse, plan
 from policies.policy import Policy
 from policies.repair import Repair
+from policies.sizes import may_act
 from policies.strip import Strip
 from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput

@@ -11,8 +11,9 @@ from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import apply
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
-from policies.plan import Plan, may_act, plan
+from policies.plan import Plan, plan
 from policies.policy import Policy
+from policies.sizes import may_act
 from policies.trim_tool_output import Tools, TrimToolOutput
 from policies.validate import violations
 from tests.unit.policies.conversations import Counter, calling, conversation, count, result, says, system, user

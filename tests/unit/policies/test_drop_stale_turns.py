@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import DropMessages
 from policies.memory import EMPTY, Memory
-from policies.plan import Plan, may_act, plan
+from policies.plan import Plan, plan
+from policies.sizes import may_act
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
 from tests.unit.policies.conversations import conversation, count, system, turn, user

@@ -7,7 +7,8 @@ from policies.edit import DropMessages
 from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, Memory
-from policies.plan import Plan, may_act, plan
+from policies.plan import Plan, plan
+from policies.sizes import may_act
 from tests.unit.policies.conversations import conversation, count, system, turn, user
 
 TALK = conversation(system(), *(part for number in range(20) for part in turn(number, 100)), user())

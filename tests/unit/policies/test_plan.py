@@ -12,9 +12,10 @@ from policies.edit import DropMessages, ReplaceText, apply
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY, InForce, Memory, Trim
 from policies.pin import Pin
-from policies.plan import Plan, Refuse, may_act, plan
+from policies.plan import Plan, Refuse, plan
 from policies.policy import Policy
 from policies.repair import Repair
+from policies.sizes import may_act
 from policies.strip import Strip
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
