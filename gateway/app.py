@@ -216,6 +216,8 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     tasks.on_failure = gateway.background.on_failure
     summarizing = Summarizing(books.summaries, calls, gateway.metrics, forecast.ratio, tasks, monotonic)
     summarizing.resting = Resting(summarizing.make, lambda: gateway.snapshot, gateway.store, tasks, monotonic)
+    learned = (("summaries_characters", summarizing.remembered.records), ("reply_lengths", forecast.replies.known))
+    readings.register_memory(gateway.metrics, lambda: (*gateway.snapshot.memories(), *learned))
     pipeline = Pipeline(context, books, stored, forecast, measure, monotonic, summarizing)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds

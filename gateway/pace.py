@@ -17,6 +17,7 @@ MAX_KEPT = 4_096
 class Pace:
     """Predicted seconds of one model on one pool's hardware."""
 
+    most = 2 * MAX_KEPT
     __slots__ = ("__weakref__", "_decode", "_geometry", "_hardware", "_prefill")
 
     def __init__(self, geometry: Geometry, hardware: Hardware) -> None:
@@ -24,6 +25,11 @@ class Pace:
         self._hardware = hardware
         self._prefill: dict[tuple[int, int], float] = {}
         self._decode: dict[tuple[int, int], float] = {}
+
+    @property
+    def weight(self) -> int:
+        """Predictions that are remembered."""
+        return len(self._prefill) + len(self._decode)
 
     def prefill_seconds(self, tokens: int, cached_tokens: int = 0) -> float:
         """Of a prompt of `tokens`, the first `cached_tokens` of which the engine still holds."""

@@ -77,6 +77,10 @@ class ServedPool:
             pace = self._paces[geometry] = Pace(geometry, self.settings.hardware)
         return pace
 
+    def paces(self) -> list[Pace]:
+        """Those of all models in use."""
+        return list(self._paces.values())
+
     def has(self, replica: str) -> bool:
         return replica in self._wires
 

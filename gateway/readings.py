@@ -1,12 +1,17 @@
 """The metrics that are read when somebody scrapes: what the store, the pools and the front hold at that moment."""
 
+import gc
+import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from backends.select import STALE_SECONDS
 from gateway.metrics import Labels, Metrics
 from gateway.pools import ServedPool
+from gateway.recent import Memory
 from gateway.roster import Roster
 from gateway.server import Server
 from gateway.store import Store, StoreCounters
@@ -55,6 +60,46 @@ def register_roster(metrics: Metrics, roster: Roster) -> None:
     metrics.reading(
         "kvgate_store_tenants_age_seconds", "Time since the store told of them.", (), lambda: [((), roster.age_seconds)]
     )
+
+
+def register_memory(metrics: Metrics, memories: Callable[[], Iterable[tuple[str, Memory]]]) -> None:
+    """Add the readings of the process's memory and of what is remembered in it, by name."""
+    metrics.reading("kvgate_resident_bytes", "Memory of the process.", (), _resident)
+    metrics.reading(
+        "kvgate_garbage_objects_total",
+        "Objects that only the garbage collector found.",
+        (),
+        lambda: [((), sum(each["collected"] for each in gc.get_stats()))],
+        counts=True,
+    )
+    metrics.reading(
+        "kvgate_remembered",
+        "What is remembered, in the unit of its bound.",
+        ("what",),
+        lambda: _sums((name, memory.weight) for name, memory in memories()),
+    )
+    metrics.reading(
+        "kvgate_remembered_most",
+        "Its bound.",
+        ("what",),
+        lambda: _sums((name, memory.most) for name, memory in memories()),
+    )
+
+
+def _sums(values: Iterable[tuple[str, int]]) -> Values:
+    sums: Counter[str] = Counter()
+    for name, value in values:
+        sums[name] += value
+    return [((name,), value) for name, value in sums.items()]
+
+
+def _resident() -> Values:
+    """Nothing where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return []
+    return [((), pages * os.sysconf("SC_PAGE_SIZE"))]
 
 
 def _counter(counters: StoreCounters, name: str) -> Values:

@@ -7,10 +7,19 @@ from its front walks over every place that it has emptied before.)
 
 from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class Memory(Protocol):
+    """What remembers something and says how much: `weight`, of at most `most`."""
+
+    @property
+    def most(self) -> int: ...
+    @property
+    def weight(self) -> int: ...
 
 
 class Recent(Generic[K, V]):

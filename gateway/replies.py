@@ -14,13 +14,14 @@ from typing import Final, cast
 from budgets.estimate import Quantile, bin_of
 from budgets.scope import Scope
 from budgets.script import Script, Step
+from gateway.recent import Recent
 from gateway.store import Store, StoreError
 
 Key = tuple[str, str]
 """Tenant and model."""
 
 MAX_LEARNED: Final = 10_000
-"""Keys that are remembered; the oldest are forgotten first."""
+"""Keys that are remembered, some 3 kB each; what was not asked for lately is forgotten first."""
 WELL_KNOWN: Final = 128.0
 SAMPLED: Final = 0.125
 """Once this many replies are known, one in eight is looked at: a quantile does not need them all."""
@@ -50,23 +51,23 @@ class Replies:
     """The quantiles of one process."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, Quantile] = {}
+        self.known: Recent[Key, Quantile] = Recent(MAX_LEARNED)
         self._news: dict[Key, News] = {}
 
     def quantile(self, key: Key, organisation: str | None = None) -> Quantile:
         """What is known of a key; one that is asked for first is asked of the store soon."""
-        known = self._known.get(key)
+        known = self.known.get(key)
         if known is None:
-            self._keep(key, known := UNLEARNED)
+            self.known.keep(key, known := UNLEARNED)
             self._noted(key, organisation)
         return known
 
     def learn(self, key: Key, tokens: int, organisation: str | None = None) -> None:
         """Take in one reply."""
-        known = self._known.get(key, UNLEARNED)
+        known = self.known.get(key) or UNLEARNED
         if known.total >= WELL_KNOWN and random.random() > SAMPLED:
             return
-        self._keep(key, known.observe(tokens))
+        self.known.keep(key, known.observe(tokens))
         self._noted(key, organisation).seen[bin_of(tokens)] += 1
 
     async def exchange(self, store: Store) -> None:
@@ -88,7 +89,7 @@ class Replies:
             self._noted(key, news.organisation).seen += news.seen
             return
         later = self._news[key].seen if key in self._news else Counter[int]()
-        self._keep(key, Quantile.counted({at: counts.get(at, 0.0) + later[at] for at in {*counts, *later}}))
+        self.known.keep(key, Quantile.counted({at: counts.get(at, 0.0) + later[at] for at in {*counts, *later}}))
 
     def _noted(self, key: Key, organisation: str | None) -> News:
         if (news := self._news.get(key)) is None:
@@ -96,12 +97,6 @@ class Replies:
             while len(self._news) > MAX_LEARNED:
                 self._news.pop(next(iter(self._news)))
         return news
-
-    def _keep(self, key: Key, known: Quantile) -> None:
-        self._known.pop(key, None)
-        self._known[key] = known
-        while len(self._known) > MAX_LEARNED:
-            self._known.pop(next(iter(self._known)))
 
 
 def adding(key: Key, news: News) -> Step[Mapping[int, float]]:

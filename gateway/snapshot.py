@@ -3,7 +3,7 @@
 Rule: swapped as a whole; a request keeps the one it began with.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from config.effective import softened
@@ -17,6 +17,7 @@ from gateway.errors import ModelNotFound
 from gateway.kept import Kept
 from gateway.pacing import Pace, Schedule
 from gateway.pools import ServedPool
+from gateway.recent import Memory
 from gateway.service import Service
 from gateway.tenants import Caller, Tenants
 from policies.summarize_older_turns import SummarizeOlderTurns
@@ -72,6 +73,17 @@ class Snapshot:
         changed = frozenset(tenants)
         for key in [key for key in self._services if key[0] in changed]:
             del self._services[key]
+
+    def memories(self) -> Iterator[tuple[str, Memory]]:
+        """What its services remember, by name; of the same name there may be several."""
+        for counter in self.counters.values():
+            yield "token_counts", counter.known
+            yield "marks", counter.marked
+        yield "sound_arguments", self.kept.sound
+        yield "trimmed_characters", self.kept.trimmed
+        yield "facts_characters", self.kept.facts
+        for pool in self.pools.values():
+            yield from (("predicted_seconds", pace) for pace in pool.paces())
 
     def names(self, caller: Caller) -> list[str]:
         """Every name and alias under which the caller may use a model."""

@@ -60,7 +60,7 @@ class Summarizing:
         self._ratio = ratio
         self._tasks = tasks
         self._clock = clock
-        self._remembered = Remembered()
+        self.remembered = Remembered()
         self._writers = Writers()
         self._making: dict[tuple[str, str, bytes], asyncio.Task[str | None]] = {}
 
@@ -71,7 +71,7 @@ class Summarizing:
         if policy is None or not names:
             return known
         fresh = self._clock() - policy.keep_seconds / 4
-        of = self._remembered.of
+        of = self.remembered.of
         found = {name: text for name in names if (text := of(service, known.session, name, fresh)) is not None}
         if missing := [name for name in names if name not in found and not self._is_of_facts(known, name)]:
             found |= await self._read(service, known.session, missing)
@@ -103,7 +103,7 @@ class Summarizing:
             if before is None or before.key != planned.summary.key:
                 self._metrics.summaries.add(1, "used")
             summary = planned.summary
-            self._remembered.used(passage.service, opened.known.session, summary.key, summary.record, self._clock())
+            self.remembered.used(passage.service, opened.known.session, summary.key, summary.record, self._clock())
         source = self._source(snapshot, passage, opened)
         if source is None:
             return
@@ -213,7 +213,7 @@ class Summarizing:
             found = await self._summaries.read(service, session, names, service.summary.keep_seconds)
         except StoreError:
             return {}
-        self._remembered.read(service, session, found, self._clock())
+        self.remembered.read(service, session, found, self._clock())
         return found
 
     def _is_of_facts(self, known: Known, name: bytes) -> bool:
