@@ -170,24 +170,28 @@ class AdminApi:
         return done()
 
     async def _limits(self, request: web.Request) -> web.Response:
-        found = await self._limit_desk(request).accounts(named(request, "tenant"), request.query.get("key"))
+        key, session = request.query.get("key"), request.query.get("session")
+        found = await self._limit_desk(request).accounts(named(request, "tenant"), key, session)
         return data_of([line(account) for account in found])
 
     async def _boost(self, request: web.Request) -> web.Response:
         body = await read(request, Boosting)
         until = moment("until", body.until)
-        place = Place(named(request, "tenant"), named(request, "limit"), body.key)
+        place = placed(request, body.key, body.session, organisation=body.organisation)
         await self._limit_desk(request).boost(place, body.amount, until, body.burst, body.reason)
         return done()
 
     async def _end_boost(self, request: web.Request) -> web.Response:
-        place = Place(named(request, "tenant"), named(request, "limit"), request.query.get("key"))
+        key, session, organisation = map(request.query.get, ("key", "session", "organisation"))
+        if organisation not in (None, "true", "false"):
+            raise Refused(400, "organisation: expected true or false")
+        place = placed(request, key, session, organisation=organisation == "true")
         await self._limit_desk(request).end_boost(place)
         return done()
 
     async def _set_used(self, request: web.Request) -> web.Response:
         body = await read(request, Used)
-        place = Place(named(request, "tenant"), named(request, "limit"), body.key, body.organisation)
+        place = placed(request, body.key, body.session, organisation=body.organisation)
         limit, before = await self._limit_desk(request).set_used(place, body.used, body.reason)
         told = {"was": units(limit.dimension, before.before), "reserved": units(limit.dimension, before.reserved)}
         return data_of(told)
@@ -197,6 +201,11 @@ class AdminApi:
         if not (last.isascii() and last.isdigit() and 0 < int(last) <= MOST_CHANGES):
             raise Refused(400, f"last: expected 1 to {MOST_CHANGES}")
         return data_of(await self._desk(request).changes(request.query.get("tenant"), int(last)))
+
+
+def placed(request: web.Request, key: str | None, session: str | None, *, organisation: bool) -> Place:
+    """The limit that a request is about. Raises `ChangeRefused`."""
+    return Place(named(request, "tenant"), named(request, "limit"), key, organisation, session)
 
 
 def _route(request: web.Request) -> str | None:

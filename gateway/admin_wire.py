@@ -52,6 +52,8 @@ class Boosting(Body):
     until: Amount
     burst: Amount | None = None
     key: str | None = None
+    organisation: bool = False
+    session: str | None = None
     reason: str | None = None
 
 
@@ -60,6 +62,7 @@ class Used(Body):
     reason: str
     key: str | None = None
     organisation: bool = False
+    session: str | None = None
 
 
 class Refused(Exception):

@@ -4,7 +4,7 @@ Rule: pure. A tenant of the file and one of the store are never mixed: where bot
 tenant is the tenant and the store's record does not count at all, its keys included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from config.joining import problems, tenant_of
 from config.model import Config
 from config.problems import ConfigError
 from config.tenants import Key, Tenant
-from gateway.tenant_record import Boost, StoredTenant
+from gateway.tenant_record import EVERY_SESSION, Boost, StoredTenant, organisation_record
 
 FOREVER: Final = float("inf")
 HIDDEN: Final = "the file has a tenant of this name, so this record does not count"
@@ -28,20 +28,28 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A tenant with what the store adds. `keys` are all of its keys by name, those of the file first."""
+    """A tenant with what the store adds. `keys` are all of its keys by name, those of the file first.
+
+    `shared` are the boosts of its organisation's limits.
+    """
 
     may: Effective
     keys: dict[str, Key]
     record: StoredTenant
+    shared: tuple[Boost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a key may at a moment, and until when that is so. `may` None: nothing, and `until` does not count."""
+    """What a key may at a moment, and until when that is so. `may` None: nothing, and `until` does not count.
+
+    `sessions` are boosts of limits of single sessions.
+    """
 
     may: Effective | None
     budgets: tuple[Limit, ...] = ()
     until: float = FOREVER
+    sessions: tuple[Boost, ...] = ()
 
 
 NOTHING: Final = Standing(None)
@@ -60,13 +68,13 @@ def ignored(config: Config, record: StoredTenant) -> str | None:
     return None if in_file else ORPHAN
 
 
-def as_in_file(config: Config, record: StoredTenant) -> Joined:
+def as_in_file(config: Config, record: StoredTenant, shared: tuple[Boost, ...] = ()) -> Joined:
     """The file's tenant, of whose record the switches and the boosts can be used, the keys cannot."""
     tenant = config.tenants[record.name]
-    return Joined(config.effective(tenant), {key.name: key for key in tenant.keys}, record)
+    return Joined(config.effective(tenant), {key.name: key for key in tenant.keys}, record, shared)
 
 
-def joined(config: Config, record: StoredTenant) -> Joined:
+def joined(config: Config, record: StoredTenant, shared: tuple[Boost, ...] = ()) -> Joined:
     """The tenant under this configuration. Raises `Unusable`."""
     if (why := ignored(config, record)) is not None:
         raise Unusable(why)
@@ -76,12 +84,27 @@ def joined(config: Config, record: StoredTenant) -> Joined:
         raise Unusable(str(error)) from None
     if found := problems(config, tenant):
         raise Unusable("; ".join(map(str, found)))
-    return Joined(config.resolved(tenant), {key.name: key for key in tenant.keys}, record)
+    return Joined(config.resolved(tenant), {key.name: key for key in tenant.keys}, record, shared)
 
 
 def unpriced(config: Config, record: StoredTenant) -> str:
     """What budgets of money bound that has no price, of a tenant that can be used all the same; "": nothing."""
     return "; ".join(map(str, joining.unpriced(config, with_keys(config, record))))
+
+
+def organisation_of_tenant(config: Config, record: StoredTenant) -> str | None:
+    """The organisation that a tenant is in: by the file where it stands there, else by its own settings."""
+    in_file = config.tenants.get(record.name)
+    return (record.settings or {}).get("organisation") if in_file is None else in_file.organisation
+
+
+def shared_boosts(
+    config: Config, record: StoredTenant, told: Callable[[str], StoredTenant | None]
+) -> tuple[Boost, ...]:
+    """The boosts of the limits of a tenant's organisation; `told(name)` is what the store has under a name."""
+    organisation = organisation_of_tenant(config, record)
+    shared = None if organisation is None else told(organisation_record(organisation))
+    return () if shared is None else shared.boosts
 
 
 def with_keys(config: Config, record: StoredTenant) -> Tenant:
@@ -109,11 +132,30 @@ def entitled(tenant: Joined, key: str | None, until: float, now: float) -> Stand
     """What would hold for a key at a moment (None: for the tenant) if nothing was switched off."""
     own = tenant.keys[key].budgets if key is not None else ()
     boosts = [boost for boost in tenant.record.boosts if boost.until > now and boost.key in (None, key)]
-    if not boosts:
+    shared = [boost for boost in tenant.shared if boost.until > now]
+    if not boosts and not shared:
         return Standing(tenant.may, own, until)
-    may = replace(tenant.may, budgets=boosted(tenant.may.budgets, [each for each in boosts if each.key is None]))
-    budgets = boosted(own, [each for each in boosts if each.key is not None])
-    return Standing(may, budgets, min(until, *(boost.until for boost in boosts)))
+    of_tenant, of_key, of_each, of_one = parted(boosts)
+    session = tenant.may.session
+    may = replace(
+        tenant.may,
+        budgets=boosted(tenant.may.budgets, of_tenant),
+        organisation_budgets=boosted(tenant.may.organisation_budgets, shared),
+        session=session.model_copy(update={"budgets": boosted(session.budgets, of_each)}) if of_each else session,
+    )
+    ends_at = min(until, *(boost.until for boost in (*boosts, *shared)))
+    return Standing(may, boosted(own, of_key), ends_at, tuple(of_one))
+
+
+def parted(boosts: Sequence[Boost]) -> tuple[list[Boost], list[Boost], list[Boost], list[Boost]]:
+    """Boosts of the tenant, of its key, of each of its sessions, and of one of them."""
+    sessions = [boost for boost in boosts if boost.session is not None]
+    return (
+        [boost for boost in boosts if boost.of == (None, None)],
+        [boost for boost in boosts if boost.key is not None],
+        [boost for boost in sessions if boost.session == EVERY_SESSION],
+        [boost for boost in sessions if boost.session != EVERY_SESSION],
+    )
 
 
 def boosted(limits: Sequence[Limit], boosts: Sequence[Boost]) -> tuple[Limit, ...]:

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from config.model import Config
+from gateway.admission import shared_boosts
 from gateway.clock import wall
 from gateway.errors import NotAuthenticated
 from gateway.keys import Digests
 from gateway.limit_desk import caller_of
 from gateway.roster import Roster
+from gateway.tenant_record import StoredTenant
 from gateway.tenant_views import detail_of, joined_for_operators
 from gateway.tenants import Caller, Tenants
 
@@ -30,7 +32,9 @@ class Asker:
 def identified(config: Config, roster: Roster, tenants: Tenants, secret: bytes, asker: Asker) -> Caller:
     """The caller. Raises `NotAuthenticated` with the reason that clients are not told, or `ChangeRefused`."""
     if asker.key is None:
-        joined = joined_for_operators(config, asker.tenant, roster.records.get(asker.tenant))
+        record = roster.records.get(asker.tenant)
+        shared = shared_boosts(config, record or StoredTenant(asker.tenant), roster.records.get)
+        joined = joined_for_operators(config, asker.tenant, record, shared)
         return caller_of(joined, asker.key_name, wall())
     try:
         return tenants.identify({b"x-api-key": asker.key.encode()})

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from budgets.limit import units
-from gateway.command import DEFAULT_FILE, File, stop
+from gateway.command import DEFAULT_FILE, File
 from gateway.desk import Desk
 from gateway.limit_desk import LimitDesk, Place
 from gateway.moments import told
@@ -17,15 +17,20 @@ app = typer.Typer(no_args_is_help=True, help="Limits of tenants and keys: show, 
 Tenant = Annotated[str, typer.Option(help="Whose limit it is.")]
 Limit = Annotated[str, typer.Option(help="Its name, as answers and `limits list` have it.")]
 Key = Annotated[str | None, typer.Option(help="A limit of this key of the tenant.")]
+Session = Annotated[str | None, typer.Option(help="A limit of this session of the tenant.")]
+Sessions = Annotated[str | None, typer.Option(help="A limit of this session of the tenant; '*': of each of them.")]
+Organisation = Annotated[bool, typer.Option("--organisation", help="A limit of the tenant's organisation.")]
 COLUMNS = ("name", "scope", "dimension", "mode", "limit", "used", "reserved", "remaining", "resets_at")
 
 
 @app.command("list")
-def list_limits(tenant: Tenant, key: Key = None, config: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """Show how the limits of a tenant stand, boosts included; those of sessions are not among them."""
+def list_limits(
+    tenant: Tenant, key: Key = None, session: Session = None, config: File = DEFAULT_FILE, as_json: AsJson = False
+) -> None:
+    """Show how the limits of a tenant stand, boosts included; those of a key and of a session where one is named."""
 
     async def work(_: Desk, limits: LimitDesk) -> None:
-        show([line(account) for account in await limits.accounts(tenant, key)], COLUMNS, as_json)
+        show([line(account) for account in await limits.accounts(tenant, key, session)], COLUMNS, as_json)
 
     at_the_desk(config, None, work)
 
@@ -38,6 +43,8 @@ def boost(
     until: Annotated[str, typer.Option(help="When it ends: 2h, or 2026-12-31T18:00+01:00.")],
     burst: Annotated[str | None, typer.Option(help="Of a rate, at once; default: grows as the amount does.")] = None,
     key: Key = None,
+    session: Sessions = None,
+    organisation: Organisation = False,
     reason: Annotated[str | None, typer.Option(help="Kept with the change.")] = None,
     config: File = DEFAULT_FILE,
     who: Who = None,
@@ -46,19 +53,29 @@ def boost(
     ends = moment("--until", until)
 
     async def work(_: Desk, limits: LimitDesk) -> None:
-        await limits.boost(Place(tenant, limit, key), amount, ends, burst, reason)
-        typer.echo(f"{tenant}, {limit}: {amount} until {told(ends)}", err=True)
+        place = Place(tenant, limit, key, organisation, session)
+        await limits.boost(place, amount, ends, burst, reason)
+        typer.echo(f"{tenant}, {of(place)}: {amount} until {told(ends)}", err=True)
 
     at_the_desk(config, who, work)
 
 
 @app.command("end-boost")
-def end_boost(tenant: Tenant, limit: Limit, key: Key = None, config: File = DEFAULT_FILE, who: Who = None) -> None:
+def end_boost(
+    tenant: Tenant,
+    limit: Limit,
+    key: Key = None,
+    session: Sessions = None,
+    organisation: Organisation = False,
+    config: File = DEFAULT_FILE,
+    who: Who = None,
+) -> None:
     """End a boost now."""
 
     async def work(_: Desk, limits: LimitDesk) -> None:
-        await limits.end_boost(Place(tenant, limit, key))
-        typer.echo(f"{tenant}, {limit}: as configured", err=True)
+        place = Place(tenant, limit, key, organisation, session)
+        await limits.end_boost(place)
+        typer.echo(f"{tenant}, {of(place)}: as configured", err=True)
 
     at_the_desk(config, who, work)
 
@@ -70,17 +87,23 @@ def set_used(
     used: Annotated[str, typer.Option(help="What was used, such as 120k; 0 for nothing.")],
     reason: Annotated[str, typer.Option(help="Why; kept with the change.")],
     key: Key = None,
-    organisation: Annotated[bool, typer.Option(help="A limit of the tenant's organisation.")] = False,
+    session: Session = None,
+    organisation: Organisation = False,
     config: File = DEFAULT_FILE,
     who: Who = None,
 ) -> None:
     """Say how much of a limit was used. What running calls have reserved stays reserved."""
-    if key is not None and organisation:
-        stop("--key and --organisation name two limits; choose one")
 
     async def work(_: Desk, limits: LimitDesk) -> None:
-        found, before = await limits.set_used(Place(tenant, limit, key, organisation), used, reason)
+        place = Place(tenant, limit, key, organisation, session)
+        found, before = await limits.set_used(place, used, reason)
         was, held = units(found.dimension, before.before), units(found.dimension, before.reserved)
-        typer.echo(f"{tenant}, {limit}: used {used}, was {was}; {held} reserved by calls that run", err=True)
+        typer.echo(f"{tenant}, {of(place)}: used {used}, was {was}; {held} reserved by calls that run", err=True)
 
     at_the_desk(config, who, work)
+
+
+def of(place: Place) -> str:
+    """A limit, with whose it is where it is not the tenant's own."""
+    whose = {"organisation": "its organisation", "key": f"key {place.key}", "session": f"session {place.session}"}
+    return f"{place.limit} of {whose[place.level]}" if place.level in whose else place.limit

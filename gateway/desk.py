@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from config.model import Config
 from gateway import tenant_changes
-from gateway.admission import Unusable, ignored, joined, unpriced
+from gateway.admission import Unusable, ignored, joined, organisation_of_tenant, unpriced
 from gateway.clock import wall
 from gateway.keys import Digests, holds_key, mark_of, new_key
 from gateway.store import Store
 from gateway.tenant_book import Entry, Note, OtherSecret, TenantBook, Via
 from gateway.tenant_changes import Change, ChangeRefused
-from gateway.tenant_record import StoredTenant
+from gateway.tenant_record import Boost, StoredTenant, organisation_of, organisation_record
 from gateway.tenant_views import detail_of, summary_of
 
 TRIES: Final = 5
@@ -41,13 +41,21 @@ class Desk:
     async def tenants(self) -> list[dict[str, object]]:
         """A line about every tenant, of the file and of the store, by name."""
         config = self.config()
-        records = {record.name: record async for record in self.book.records()}
+        found = [record async for record in self.book.records()]
+        records = {record.name: record for record in found if organisation_of(record.name) is None}
         names = sorted(records.keys() | config.tenants.keys())
         return [summary_of(config, name, records.get(name)) for name in names]
 
     async def tenant(self, name: str) -> dict[str, object]:
         """Everything about one tenant; of keys no digest."""
-        return detail_of(self.config(), name, (await self.book.find(name)).record, wall())
+        record = (await self.book.find(name)).record
+        return detail_of(self.config(), name, record, wall(), await self.shared(name, record))
+
+    async def shared(self, name: str, record: StoredTenant | None) -> tuple[Boost, ...]:
+        """The boosts of the limits of a tenant's organisation."""
+        organisation = organisation_of_tenant(self.config(), record or StoredTenant(name))
+        shared = None if organisation is None else (await self.book.find(organisation_record(organisation))).record
+        return () if shared is None else shared.boosts
 
     async def changes(self, tenant: str | None = None, most: int = 100) -> list[Entry]:
         """The last changes, the newest first."""
@@ -181,6 +189,6 @@ def called(who: str) -> str:
 
 
 def _kept(name: str, record: StoredTenant | None) -> StoredTenant:
-    if record is None:
+    if record is None or organisation_of(name) is not None:
         raise ChangeRefused(f"the store has no record of {name!r}", missing=True)
     return record

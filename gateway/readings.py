@@ -56,7 +56,7 @@ def register(
 
 def register_roster(metrics: Metrics, roster: Roster) -> None:
     """Add the readings of what is known of the store's tenants."""
-    metrics.reading("kvgate_store_tenants", "Tenants of the store.", (), lambda: [((), len(roster.records))])
+    metrics.reading("kvgate_store_tenants", "Tenants of the store.", (), lambda: [((), roster.tenants)])
     metrics.reading(
         "kvgate_store_tenants_age_seconds", "Time since the store told of them.", (), lambda: [((), roster.age_seconds)]
     )

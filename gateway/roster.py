@@ -14,7 +14,7 @@ from gateway.keys import mark_of
 from gateway.logs import log
 from gateway.store import StoreError
 from gateway.tenant_book import NOTHING_KNOWN, News, TenantBook
-from gateway.tenant_record import StoredTenant
+from gateway.tenant_record import StoredTenant, organisation_of
 
 LOOK_EVERY_SECONDS: Final = 0.4
 AT_ONCE: Final = 200
@@ -31,6 +31,11 @@ class Roster:
         self._trusted_seconds = trusted_seconds
         self._clock = clock
         self._heard_at: float | None = None
+
+    @property
+    def tenants(self) -> int:
+        """How many there are; organisations aside."""
+        return sum(organisation_of(name) is None for name in self.records)
 
     @property
     def age_seconds(self) -> float:

@@ -24,7 +24,7 @@ from gateway.kept import Kept
 from gateway.lineage import stripping
 from gateway.pools import ServedPool
 from gateway.rendered import Rendered
-from gateway.scoping import bounding, scope_of, session_owner
+from gateway.scoping import bounding, scope_of, session_limits, session_owner
 from gateway.sessions import SessionLimits
 from gateway.tenants import Caller
 from gateway.texts import Place
@@ -205,7 +205,8 @@ class Service:
         if (scope := self._session_scopes.get(session)) is None:
             if len(self._session_scopes) >= MAX_SCOPES:
                 self._session_scopes.clear()
-            scope = self.scope.joined_by(self._session_budgets, session_owner(self.caller, session))
+            limits = session_limits(self._session_budgets, self.caller, session)
+            scope = self.scope.joined_by(limits, session_owner(self.caller, session))
             self._session_scopes[session] = scope
         return scope
 

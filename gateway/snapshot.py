@@ -68,9 +68,8 @@ class Snapshot:
         return writer
 
     def renew(self, tenants: Sequence[str]) -> None:
-        """Take up what the store says of these tenants by now."""
-        self.tenants.renew(tenants)
-        changed = frozenset(tenants)
+        """Take up what the store says of these tenants and organisations by now."""
+        changed = frozenset(self.tenants.renew(tenants))
         for key in [key for key in self._services if key[0] in changed]:
             del self._services[key]
 

@@ -48,10 +48,10 @@ class Statements:
         return body
 
 
-async def accounts(store: Store, caller: Caller) -> tuple[Account, ...]:
-    """How every limit above the session stands. Raises `StoreError`."""
+async def accounts(store: Store, caller: Caller, session: str | None = None) -> tuple[Account, ...]:
+    """How every limit above the session stands, and those of one session. Raises `StoreError`."""
     scope = Scope(caller.tenant, (), organisation=caller.may.organisation)
-    for owner, limits in levels(caller):
+    for owner, limits in levels(caller, session):
         scope = scope.joined_by(limits, owner)
     return await stated(store, scope)
 

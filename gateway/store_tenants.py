@@ -15,7 +15,7 @@ from gateway.command import ERRORS, process_settings, run, stop
 from gateway.keys import without_keys
 from gateway.limit_desk import caller_of
 from gateway.tenant_book import TenantBook
-from gateway.tenant_record import StoredTenant
+from gateway.tenant_record import StoredTenant, organisation_of
 from gateway.tenant_views import joined_for_operators, problem_of
 
 
@@ -25,7 +25,8 @@ def check(config: Config) -> int:
 
     async def read() -> None:
         async with using(process_settings()) as store:
-            records.extend([record async for record in TenantBook(store).records()])
+            found = [record async for record in TenantBook(store).records()]
+            records.extend([record for record in found if organisation_of(record.name) is None])
 
     run(read())
     wrong = [(record.name, why) for record in records if (why := problem_of(config, record)) is not None]

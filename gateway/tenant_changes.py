@@ -145,18 +145,21 @@ def boosted(record: StoredTenant, boost: Boost, reason: str | None, now: float) 
     """Another amount for a limit until a moment, in the place of an earlier boost of it."""
     if boost.until <= now:
         raise ChangeRefused(f"the boost would end at {told(boost.until)}, which is past")
-    others = _others(record, boost.limit, boost.key)
+    others = _others(record, boost.limit, *boost.of)
     detail = {name: value for name, value in msgspec.structs.asdict(boost).items() if value is not None}
     said = {**detail, "until": told(boost.until), "reason": reason}
     return Change(_with(record, boosts=(*others, boost)), "limit boosted", said, checked=True)
 
 
-def boost_ended(record: StoredTenant, limit: str, key: str | None) -> Change:
+def boost_ended(record: StoredTenant, limit: str, key: str | None = None, session: str | None = None) -> Change:
     """The limit as configured, from now on."""
-    others = _others(record, limit, key)
+    others = _others(record, limit, key, session)
     if others == record.boosts:
         raise ChangeRefused(f"no boost of {limit!r} is in force", missing=True)
-    return Change(_with(record, boosts=others), "boost ended", {"limit": limit, "key": key})
+    said = {
+        name: value for name, value in {"limit": limit, "key": key, "session": session}.items() if value is not None
+    }
+    return Change(_with(record, boosts=others), "boost ended", said)
 
 
 def tidied(record: StoredTenant, now: float) -> StoredTenant:
@@ -186,8 +189,8 @@ def _key(record: StoredTenant, name: str) -> StoredKey:
     return key
 
 
-def _others(record: StoredTenant, limit: str, key: str | None) -> tuple[Boost, ...]:
-    return tuple([boost for boost in record.boosts if (boost.limit, boost.key) != (limit, key)])
+def _others(record: StoredTenant, limit: str, key: str | None, session: str | None) -> tuple[Boost, ...]:
+    return tuple([boost for boost in record.boosts if (boost.limit, *boost.of) != (limit, key, session)])
 
 
 def _with_key(record: StoredTenant, key: StoredKey) -> StoredTenant:

@@ -1,7 +1,8 @@
 """What the store keeps of one tenant: settings, digests of keys, boosts, and what is switched off.
 
 Rule: an immutable value, read as it is on every request and replaced as a whole. A record with settings is a tenant of
-the store; one without adds to the tenant of that name in the file. Times are seconds since 1970.
+the store; one without adds to the tenant of that name in the file, or, under a name that no tenant can have, to an
+organisation of the file, of which it holds the boosts. Times are seconds since 1970.
 """
 
 from typing import Annotated, Any, Final
@@ -9,6 +10,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 VERSION: Final = 1
+EVERY_SESSION: Final = "*"
+"""In the place of a session's id, which has no such character."""
+_ORGANISATION: Final = "organisation/"
 
 
 class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,13 +34,21 @@ class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Boost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Another amount for one limit until a moment; of the tenant, or of one of its keys."""
+    """Another amount for one limit until a moment: of the record's tenant or organisation, or of one of the tenant's
+    keys, of one of its sessions, of each of them (`EVERY_SESSION`).
+    """
 
     limit: str
     amount: int
     until: float
     burst: int | None = None
     key: str | None = None
+    session: str | None = None
+
+    @property
+    def of(self) -> tuple[str | None, str | None]:
+        """Whose limit it is, the tenant's if nobody is named."""
+        return self.key, self.session
 
 
 class StoredTenant(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,6 +73,16 @@ class StoredTenant(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def key(self, name: str) -> StoredKey | None:
         return next((key for key in self.keys if key.name == name), None)
+
+
+def organisation_record(organisation: str) -> str:
+    """The name of an organisation's record."""
+    return f"{_ORGANISATION}{organisation}"
+
+
+def organisation_of(name: str) -> str | None:
+    """The organisation whose record has this name; None: it is a tenant's."""
+    return name.removeprefix(_ORGANISATION) if name.startswith(_ORGANISATION) else None
 
 
 _DECODER: Final = msgspec.json.Decoder(StoredTenant)

@@ -11,22 +11,24 @@ from config.model import Config
 from gateway.admission import Joined, Unusable, as_in_file, ends, ignored, joined, unpriced
 from gateway.moments import told
 from gateway.tenant_changes import ChangeRefused
-from gateway.tenant_record import StoredKey, StoredTenant
+from gateway.tenant_record import Boost, StoredKey, StoredTenant, organisation_of
 
 View = dict[str, object]
 
 
-def joined_for_operators(config: Config, name: str, record: StoredTenant | None) -> Joined:
+def joined_for_operators(
+    config: Config, name: str, record: StoredTenant | None, shared: tuple[Boost, ...] = ()
+) -> Joined:
     """The tenant as its calls have it. Raises `ChangeRefused`: there is none, or its record does not fit the file."""
     if name in config.tenants and (record is None or ignored(config, record) is not None):
-        return as_in_file(config, StoredTenant(name))
+        return as_in_file(config, StoredTenant(name), shared)
     if record is None:
         raise ChangeRefused(f"there is no tenant {name!r}", missing=True)
     try:
-        return joined(config, record)
+        return joined(config, record, shared)
     except Unusable as error:
         if name in config.tenants:
-            return as_in_file(config, record)
+            return as_in_file(config, record, shared)
         raise ChangeRefused(f"{name!r} cannot be used: {error}") from None
 
 
@@ -47,10 +49,12 @@ def summary_of(config: Config, name: str, record: StoredTenant | None) -> View:
     }
 
 
-def detail_of(config: Config, name: str, record: StoredTenant | None, now: float) -> View:
+def detail_of(
+    config: Config, name: str, record: StoredTenant | None, now: float, shared: tuple[Boost, ...] = ()
+) -> View:
     """Everything about one tenant. Raises `ChangeRefused` if there is none."""
     tenant = config.tenants.get(name)
-    if tenant is None and record is None:
+    if tenant is None and (record is None or organisation_of(name) is not None):
         raise ChangeRefused(f"there is no tenant {name!r}", missing=True)
     off = () if record is None else record.disabled_keys
     in_file: list[View] = [] if tenant is None else [_file_key(key.name, off) for key in tenant.keys]
@@ -58,7 +62,10 @@ def detail_of(config: Config, name: str, record: StoredTenant | None, now: float
         "settings": record.settings if record is not None else None,
         "created_at": told(record.created_at) if record is not None and record.settings is not None else None,
         "keys": [*in_file, *([] if record is None else [_key(key, off, now) for key in record.keys])],
-        "boosts": [] if record is None else [_boost(boost) for boost in record.boosts if boost.until > now],
+        "boosts": [
+            *[_boost(boost) for boost in (record.boosts if record is not None else ()) if boost.until > now],
+            *[_boost(boost) | {"organisation": True} for boost in shared if boost.until > now],
+        ],
     }
 
 

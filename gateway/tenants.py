@@ -18,13 +18,24 @@ from budgets.limit import Limit
 from config.effective import Effective
 from config.model import Config
 from config.tenants import Tenant
-from gateway.admission import FOREVER, NOTHING, Joined, Unusable, as_in_file, ends, ignored, joined, standing
+from gateway.admission import (
+    FOREVER,
+    NOTHING,
+    Joined,
+    Unusable,
+    as_in_file,
+    ends,
+    ignored,
+    joined,
+    shared_boosts,
+    standing,
+)
 from gateway.clock import wall
 from gateway.errors import NotAuthenticated, StoreDown
 from gateway.keys import PREFIX, Digests
 from gateway.logs import log
 from gateway.roster import Roster
-from gateway.tenant_record import StoredTenant
+from gateway.tenant_record import Boost, StoredTenant, organisation_of
 
 CREDENTIAL_HEADERS: Final = (b"authorization", b"x-api-key", b"api-key")
 MAX_KEY_BYTES: Final = 512
@@ -39,12 +50,16 @@ _TWICE: Final = "More than one API key was given; send exactly one."
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A tenant as one of its keys: what holds for it, its cache salt as raw JSON, the key's own budgets."""
+    """A tenant as one of its keys: what holds for it, its cache salt as raw JSON, the key's own budgets.
+
+    `session_boosts` are of limits of single sessions.
+    """
 
     key: str
     may: Effective
     cache_salt: bytes
     budgets: tuple[Limit, ...] = ()
+    session_boosts: tuple[Boost, ...] = ()
 
     @property
     def tenant(self) -> str:
@@ -96,25 +111,39 @@ class Tenants:
             raise NotAuthenticated(_UNKNOWN)
         return caller
 
-    def renew(self, names: Sequence[str]) -> None:
-        """Take up what the roster has of these tenants by now."""
-        for name in names:
-            for digest in self._digests.pop(name, ()):
-                self._admissions.pop(digest, None)
-            self._joined.pop(name, None)
-            record, tenant = self._record(name), self._config.tenants.get(name)
-            if tenant is not None:
-                self._callers |= self._of_file(tenant)
-            if record is None:
-                continue
-            if (why := ignored(self._config, record)) is not None:
-                log(logging.WARNING, "a tenant of the store is ignored", tenant=name, why=why)
-                continue
-            admissions = _admissions(record, tenant)
-            for digest in admissions:
-                self._callers.pop(digest, None)
-            self._admissions |= admissions
-            self._digests[name] = tuple(admissions)
+    def renew(self, names: Sequence[str]) -> Sequence[str]:
+        """Take up what the roster has of these tenants and organisations by now; the tenants that are others for it."""
+        tenants = tuple(dict.fromkeys([tenant for name in names for tenant in self._concerned(name)]))
+        for name in tenants:
+            self._renew_tenant(name)
+        return tenants
+
+    def _concerned(self, name: str) -> Sequence[str]:
+        """The tenant of this name, or those of the organisation whose record has it."""
+        if (organisation := organisation_of(name)) is None:
+            return (name,)
+        records = self._roster.records.values() if self._roster is not None else ()
+        return (
+            *[tenant.name for tenant in self._config.tenants.values() if tenant.organisation == organisation],
+            *[each.name for each in records if (each.settings or {}).get("organisation") == organisation],
+        )
+
+    def _renew_tenant(self, name: str) -> None:
+        for digest in self._digests.pop(name, ()):
+            self._admissions.pop(digest, None)
+        self._joined.pop(name, None)
+        tenant = self._config.tenants.get(name)
+        if tenant is not None:
+            self._callers |= self._of_file(tenant)
+        if (told := self._told(name)) is not None and (why := ignored(self._config, told)) is not None:
+            log(logging.WARNING, "a tenant of the store is ignored", tenant=name, why=why)
+        if (record := self._record(name)) is None:
+            return
+        admissions = _admissions(record, tenant)
+        for digest in admissions:
+            self._callers.pop(digest, None)
+        self._admissions |= admissions
+        self._digests[name] = tuple(admissions)
 
     def _of_file(self, tenant: Tenant) -> dict[bytes, Caller]:
         may, salt = self._config.effective(tenant), self._salt(tenant.name)
@@ -145,20 +174,32 @@ class Tenants:
         stands = NOTHING if tenant is None else standing(tenant, admission.key, admission.secret_until, now)
         admission.until, admission.caller = stands.until, None
         if stands.may is not None:
-            admission.caller = Caller(admission.key, stands.may, self._salt(admission.tenant), stands.budgets)
+            salt = self._salt(admission.tenant)
+            admission.caller = Caller(admission.key, stands.may, salt, stands.budgets, stands.sessions)
 
     def _join(self, name: str) -> Joined | None:
         """The tenant with what the store adds; worked out once, at its first call."""
         record = self._record(name)
         if name not in self._joined and record is not None:
+            shared = shared_boosts(self._config, record, self._told)
             try:
-                self._joined[name] = joined(self._config, record)
+                self._joined[name] = joined(self._config, record, shared)
             except Unusable as error:
                 log(logging.WARNING, "a tenant of the store cannot be used", tenant=name, why=str(error))
-                self._joined[name] = as_in_file(self._config, record) if name in self._config.tenants else None
+                in_file = name in self._config.tenants
+                self._joined[name] = as_in_file(self._config, record, shared) if in_file else None
         return self._joined.get(name)
 
     def _record(self, name: str) -> StoredTenant | None:
+        """What the store has of a tenant, or of its organisation; None: nothing that counts."""
+        record = self._told(name)
+        if record is not None and ignored(self._config, record) is None:
+            return record
+        empty = StoredTenant(name)
+        in_file = name in self._config.tenants
+        return empty if in_file and shared_boosts(self._config, empty, self._told) else None
+
+    def _told(self, name: str) -> StoredTenant | None:
         return None if self._roster is None else self._roster.records.get(name)
 
     def _salt(self, tenant: str) -> bytes:

@@ -174,6 +174,22 @@ async def test_limits_are_shown_boosted_and_corrected(running: House, client: ht
     assert (shown["limit"], shown["used"]) == (10**9, 1_000)
 
 
+async def test_a_place_is_named_in_the_body_and_in_the_query(client: httpx.AsyncClient) -> None:
+    session = {"budgets": [{"name": "turns", "dimension": "requests", "amount": 9, "every": "day"}]}
+    made = {"name": "beta", "settings": {"tier": "standard", "session": session}}
+    assert (await client.post("/tenants", json=made)).status_code == 201
+    boost = {"amount": 20, "until": "2h", "session": "chat-7"}
+    assert (await client.put("/tenants/beta/limits/turns/boost", json=boost)).status_code == 204
+    told = (await client.get("/tenants/beta/limits", params={"session": "chat-7"})).json()["data"]
+    assert [(limit["scope"], limit["limit"]) for limit in told if limit["name"] == "turns"] == [("session:chat-7", 20)]
+    (boosted,) = (await client.get("/tenants/beta")).json()["data"]["boosts"]
+    assert boosted["session"] == "chat-7"
+    used = {"used": 3, "reason": "counted elsewhere", "session": "chat-7"}
+    assert (await client.put("/tenants/beta/limits/turns/used", json=used)).json()["data"] == {"was": 0, "reserved": 0}
+    for query, status in (({"session": "chat-8"}, 404), ({"session": "chat-7"}, 204)):
+        assert (await client.delete("/tenants/beta/limits/turns/boost", params=query)).status_code == status
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "said"),
     [
@@ -191,6 +207,8 @@ async def test_limits_are_shown_boosted_and_corrected(running: House, client: ht
         ("PUT", "/tenants/acme/limits/nothing/boost", {"amount": 1, "until": "2h"}, 404, "known: tokens"),
         ("PUT", "/tenants/acme/limits/tokens/used", {"used": -1, "reason": "x"}, 400, "used: expected"),
         ("DELETE", "/tenants/acme/limits/tokens/boost", None, 404, "no boost"),
+        ("DELETE", "/tenants/acme/limits/all/boost?organisation=true", None, 404, "is in no organisation"),
+        ("DELETE", "/tenants/acme/limits/all/boost?organisation=yes", None, 400, "expected true or false"),
         ("GET", "/changes?last=0", None, 400, "last: expected 1 to"),
     ],
 )

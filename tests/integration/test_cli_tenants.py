@@ -156,6 +156,26 @@ def test_limits_are_shown_boosted_and_corrected(kvgate: Kvgate) -> None:
     assert entries[2]["detail"]["reason"] == "a report was run twice"
 
 
+def test_a_limit_of_the_organisation_and_one_of_sessions_are_boosted(kvgate: Kvgate) -> None:
+    session = {"ttl": "1h", "budgets": [{"name": "turns", "dimension": "requests", "amount": 9, "every": "day"}]}
+    settings = ("--settings", "-")
+    made = ("tenants", "create", "beta", "--tier", "standard", "--organisation", "group", *settings)
+    done(kvgate(*made, input=json.dumps({"session": session})))
+    more = ("--amount", "20", "--until", "2h")
+    shared = kvgate("limits", "boost", "--tenant", "beta", "--organisation", "--limit", "all", *more)
+    done(shared)
+    assert shared.stderr.startswith("beta, all of its organisation: 20 until 20")
+    done(kvgate("limits", "boost", "--tenant", "beta", "--session", "chat-7", "--limit", "turns", *more))
+    asked = ("limits", "list", "--tenant", "beta", "--session", "chat-7", "--json")
+    limits = {limit["scope"]: limit["limit"] for limit in shown(kvgate(*asked)) if limit["name"] in ("all", "turns")}
+    assert limits == {"organisation:group": 20, "session:chat-7": 20}
+    assert shown(kvgate("tenants", "changes", "organisation/group", "--json"))[0]["what"] == "limit boosted"
+    for place in (("--organisation", "--limit", "all"), ("--session", "chat-7", "--limit", "turns")):
+        done(kvgate("limits", "end-boost", "--tenant", "beta", *place))
+    limits = {limit["scope"]: limit["limit"] for limit in shown(kvgate(*asked)) if limit["name"] in ("all", "turns")}
+    assert limits == {"organisation:group": 9, "session:chat-7": 9}
+
+
 KEY_LIKE = PREFIX + "x" * 43
 ACME = ("--tenant", "acme", "--limit")
 
@@ -190,6 +210,10 @@ ACME = ("--tenant", "acme", "--limit")
         (("limits", "set-used", *ACME, "reads", "--used", "0", "--reason", ""), "reason"),
         (("limits", "set-used", *ACME, "reads", "--used", "0", "--reason", f"for {KEY_LIKE}"), "reason"),
         (("limits", "end-boost", *ACME, "reads"), "no boost of 'reads'"),
+        (("limits", "end-boost", *ACME, "all", "--organisation"), "'acme' is in no organisation"),
+        (("limits", "set-used", *ACME, "reads", "--used", "0", "--reason", "why", "--session", "*"), "name one"),
+        (("limits", "list", "--tenant", "acme", "--session", "no id"), "the session: expected an id"),
+        (("tenants", "delete", "organisation/group"), "the store has no record of 'organisation/group'"),
     ],
 )
 def test_what_is_refused_is_one_line_and_changes_nothing(kvgate: Kvgate, words: tuple[str, ...], said: str) -> None:
