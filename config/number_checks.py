@@ -12,9 +12,7 @@ from config.problems import Place
 from config.soft_checks import budgets_of
 from config.tenants import Tenant
 from config.tiers import Context, MaxTokens, Session, Tier
-from policies.dedupe_tool_output import DedupeToolOutput
-from policies.policy import Policy
-from policies.trim_tool_output import TrimToolOutput
+from policies.policy import KeepsOriginals, Policy
 
 Found = Iterator[tuple[Place, str]]
 
@@ -73,8 +71,7 @@ def _context(context: Context, policies: Sequence[Policy]) -> Found:
 
 
 def _retrieval(context: Context, policies: Sequence[Policy]) -> Found:
-    keeping = (TrimToolOutput, DedupeToolOutput)
-    if context.retrieval_tool and not any(isinstance(p, keeping) and p.keep_original_seconds for p in policies):
+    if context.retrieval_tool and not any(isinstance(p, KeepsOriginals) and p.keep_original_seconds for p in policies):
         place = ("context", "retrieval_tool")
         yield place, "has no effect where no original is kept; add keep_original: 24h to a trim_tool_output policy"
 

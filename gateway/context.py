@@ -20,9 +20,10 @@ from gateway.counting import THREAD_CHARACTERS, Scaled
 from gateway.metrics import Metrics
 from gateway.owned import generated_limit
 from gateway.service import Service
+from gateway.shown import Makers, Shown, shown_by
 from policies.caps import reply_size
 from policies.conversation import Conversation
-from policies.edit import DropMessages, Edit, ReplaceText
+from policies.edit import DropMessages, Edit
 from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, Memory
 from policies.outcome import Reason
@@ -91,7 +92,7 @@ class Hold(Protocol):
     """Keeps originals: which of the handles in `shown` may be shown (see `gateway.originals`)."""
 
     def __call__(
-        self, service: Service, session: str, there: Mapping[str, float], shown: Mapping[str, str], /
+        self, service: Service, session: str, there: Mapping[str, float], shown: Makers, /
     ) -> Awaitable[frozenset[str]]: ...
 
 
@@ -146,9 +147,9 @@ class Context:
         if write is not None and found.wanted is not None and (written := await write(found.wanted)):
             records = {**records, **written}
             found = await _made(make, new, keeping, records)
-        if isinstance(found, Plan) and (shown := originals(conversation, found.edits)):
+        if isinstance(found, Plan) and (shown := shown_by(conversation, found.edits, keeping)).texts:
             held = await self._held(service, known, shown)
-            if held != shown.keys():
+            if held != shown.texts.keys():
                 found = await _made(make, new, replace(known.keeping, only=held), records)
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")
@@ -181,9 +182,9 @@ class Context:
             resting=found.resting,
         )
 
-    async def _held(self, service: Service, known: Known, shown: Mapping[str, str]) -> frozenset[str]:
+    async def _held(self, service: Service, known: Known, shown: Shown) -> frozenset[str]:
         assert self._hold is not None
-        return await self._hold(service, known.session, known.there, shown)
+        return shown.redeemable(await self._hold(service, known.session, known.there, shown.texts))
 
     def _refused(self, service: Service, refusal: Refuse, mode: Mode) -> None:
         self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), refusal.policy, mode)
@@ -215,12 +216,6 @@ async def _made(
     if new_bytes > THREAD_CHARACTERS:
         return await asyncio.to_thread(make, keeping=keeping, records=records)
     return make(keeping=keeping, records=records)
-
-
-def originals(conversation: Conversation, edits: Sequence[Edit]) -> Mapping[str, str]:
-    """The handles that the edits show, each with what it stands for."""
-    named = [edit for edit in edits if isinstance(edit, ReplaceText) and edit.handle]
-    return {edit.handle: conversation.messages[edit.at].text for edit in named}
 
 
 def estimated(call: Call) -> Planned:

@@ -16,6 +16,7 @@ from gateway.passage import Opened, Passage
 from gateway.plan_view import PlanView, lines, predict, view
 from gateway.reports import asks
 from gateway.service import Service
+from gateway.shown import Makers
 
 HEADER: Final = b"x-kvgate-dry-run"
 
@@ -45,9 +46,7 @@ class DryRun:
         return _written(shown, opened)
 
 
-async def _all_kept(
-    service: Service, session: str, there: Mapping[str, float], shown: Mapping[str, str], /
-) -> frozenset[str]:
+async def _all_kept(service: Service, session: str, there: Mapping[str, float], shown: Makers, /) -> frozenset[str]:
     """As if every original could be kept; none is, and no handle is shown."""
     return frozenset(shown)
 

@@ -1,4 +1,4 @@
-"""Originals of shortened tool outputs in the store, and the promise of their handles.
+"""Originals of shortened tool outputs and of messages left out, in the store, and the promise of their handles.
 
 Rule: no handle leaves for an engine that could not be redeemed at that moment. What is new is written first; what was
 shown before is looked after: when less than the tier's time is left of it, it is renewed, or written again from the
@@ -7,6 +7,7 @@ request, which always has it in full. A handle for which neither succeeds is not
 The keys are described in docs/redis.md.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from budgets.script import Argument, Script, Step, both
 from gateway.metrics import Metrics
 from gateway.service import Service
 from gateway.sessions import Session
+from gateway.shown import Makers, parts_of
 from gateway.store import Store, StoreError
 from gateway.texts import LIBRARY, Counted, Place, Texts, counted
 from gateway.vault import Vault, VaultError
@@ -37,7 +39,7 @@ WAIT_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A tool output as it came, and for how long it is there."""
+    """A tool output as it came, or messages as they can be read again, and for how long it is there."""
 
     text: str
     seconds_left: float
@@ -76,10 +78,8 @@ class Originals:
         self._metrics = metrics
         self._texts = Texts(store, metrics)
 
-    async def hold(
-        self, service: Service, session: str, there: Mapping[str, float], shown: Mapping[str, str]
-    ) -> frozenset[str]:
-        """The handles of `shown` (each with its original) that may be shown.
+    async def hold(self, service: Service, session: str, there: Mapping[str, float], shown: Makers) -> frozenset[str]:
+        """The handles of `shown` (each with what makes its original) that may be shown.
 
         `there`: which of them the store had when the session was opened, and seconds left.
         """
@@ -94,13 +94,13 @@ class Originals:
         return held
 
     async def _held(
-        self, service: Service, session: str, there: Mapping[str, float], shown: Mapping[str, str], seconds: float
+        self, service: Service, session: str, there: Mapping[str, float], shown: Makers, seconds: float
     ) -> frozenset[str]:
         try:
-            renewed = {handle: None if handle in there else text for handle, text in shown.items()}
+            renewed = {handle: None if handle in there else text() for handle, text in shown.items()}
             missing = await self._keep(service, session, renewed, seconds)
             if missing & there.keys():  # gone since the session was opened; what one writes may push out another
-                renewed = {h: shown[h] if h in missing else None for h in shown if h not in missing or h in there}
+                renewed = {h: shown[h]() if h in missing else None for h in shown if h not in missing or h in there}
                 missing = await self._keep(service, session, renewed, seconds)
         except StoreError:
             return frozenset()
@@ -108,6 +108,16 @@ class Originals:
 
     async def read(self, place: Place, handle: str) -> Original | None:
         """What a handle of the tenant stands for. Raises `StoreError`."""
+        found = await self._read(place, handle)
+        if found is None or not (parts := parts_of(handle, found.text)):
+            return found
+        read = [part for part in await asyncio.gather(*(self._read(place, part) for part in parts)) if part is not None]
+        if len(read) < len(parts):
+            return None
+        seconds = min(part.seconds_left for part in (found, *read))
+        return Original("\n".join(part.text for part in read), seconds)
+
+    async def _read(self, place: Place, handle: str) -> Original | None:
         member = _member(handle)
         key = place.key(member)
         found = await self._store.run(_READ, (place.texts[1], key), (member,), WAIT_SECONDS)

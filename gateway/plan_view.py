@@ -15,7 +15,16 @@ from budgets.geometry import Geometry
 from gateway.context import Planned
 from gateway.pace import Pace
 from policies.conversation import Message
-from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import (
+    AddNote,
+    AddSummary,
+    ClearReasoning,
+    DropMessages,
+    Edit,
+    InsertAnswer,
+    ReplaceArguments,
+    ReplaceText,
+)
 from policies.outcome import Reason
 from policies.summary import Wanted
 
@@ -188,6 +197,8 @@ def what(edit: Edit, messages: Sequence[Message]) -> str:
             return f"behind message {edit.at} an answer to a call that had none"
         case AddSummary():
             return f"behind message {edit.at} a record of what was left out"
+        case AddNote():
+            return f"behind message {edit.at} a note where {len(edit.messages)} messages left out are kept"
 
 
 def _diff(edit: Edit, messages: Sequence[Message]) -> Iterator[str]:
@@ -204,8 +215,10 @@ def _diff(edit: Edit, messages: Sequence[Message]) -> Iterator[str]:
         case ReplaceArguments():
             yield from _lines(messages[edit.at].calls[edit.call].arguments, "-")
             yield from _lines(edit.arguments, "+")
-        case InsertAnswer() | AddSummary():
+        case InsertAnswer():
             yield from _lines(edit.text, "+")
+        case AddSummary() | AddNote():
+            yield from _lines(_unnamed(edit.text.lstrip("\n"), edit.handle), "+")
 
 
 def _unnamed(text: str, handle: str) -> str:

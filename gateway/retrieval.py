@@ -25,8 +25,9 @@ TOOL: Final = msgspec.json.encode(
         "function": {
             "name": NAME,
             "description": (
-                "Reads what a tool said in full, where its output was shortened: a shortened output names a handle, "
-                "as in `kept as kvo_...` or `kvgate_original`. Ask for the part that is needed, not for all of it."
+                "Reads what a tool said in full, where its output was shortened, or earlier messages that were left "
+                "out. The handle stands where they are missing, as in `kept as kvo_...` or `kvgate_original`. Ask for "
+                "the part that is needed, not for all of it."
             ),
             "parameters": {
                 "type": "object",

@@ -29,16 +29,14 @@ from gateway.sessions import SessionLimits
 from gateway.tenants import Caller
 from gateway.texts import Place
 from policies.cap_context import CapContext
-from policies.dedupe_tool_output import DedupeToolOutput
 from policies.drop_stale_turns import DropStaleTurns
 from policies.keeping import NOTHING, Keeping
 from policies.pin import Pin
-from policies.policy import Policy
+from policies.policy import KeepsOriginals, Policy
 from policies.repair import Repair
 from policies.sizes import may_act
 from policies.strip import Strip
 from policies.summarize_older_turns import SummarizeOlderTurns
-from policies.trim_tool_output import TrimToolOutput
 
 if TYPE_CHECKING:
     from gateway.degrading import Stage
@@ -292,8 +290,7 @@ def keeping_for(caller: Caller) -> Keeping:
 
 def keep_seconds(policies: Sequence[Policy]) -> float:
     """How long originals are kept by the policy that keeps them longest; 0: none does."""
-    keeping = (TrimToolOutput, DedupeToolOutput)
-    found = [p.keep_original_seconds for p in policies if isinstance(p, keeping) and p.mode == "enforce"]
+    found = [p.keep_original_seconds for p in policies if isinstance(p, KeepsOriginals) and p.mode == "enforce"]
     return max(found, default=0.0)
 
 

@@ -37,6 +37,12 @@ def head(conversation: Conversation) -> frozenset[int]:
     return frozenset(kept)
 
 
+def task(conversation: Conversation) -> int | None:
+    """The last message of what was asked first; None where nothing was."""
+    turns = conversation.turns()
+    return max(_task(conversation, turns[0])) if turns else None
+
+
 def covers(conversation: Conversation, untouched: frozenset[int], mark: str) -> tuple[Cover, ...]:
     """What can be covered, ascending; nothing where the task is pinned or holds a summary (its `mark`) already."""
     turns = conversation.turns()

@@ -15,6 +15,7 @@ from policies import window
 from policies.conversation import Message
 from policies.copies import Copy, families, promoted
 from policies.frame import Frame
+from policies.left_out import Note
 from policies.summary import SUMMARIZE, Ahead, Summary, Wanted
 from policies.trimmed import Trimmed
 
@@ -44,6 +45,7 @@ class Due(msgspec.Struct, frozen=True, eq=False):
 
 class Draft(msgspec.Struct, frozen=True, dict=True):
     """`cut` is the first message of the window, 0 while nothing is dropped; reasoning before `cleared` is left out.
+    What falls out is kept if `cut_keeps`, and `note` says where.
 
     The first `known` messages have been sent before. `open`: a step is being taken, or the engine holds nothing; `step`
     says why, also of one that is taken in part. `ahead` is what a record was asked for that is not used yet, `wanted`
@@ -57,11 +59,13 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     copies: Mapping[int, Copy] = msgspec.field(default_factory=dict)
     cut: int = 0
     cut_policy: str = WINDOW
+    cut_keeps: bool = False
     cleared: int = 0
     dues: tuple[Due, ...] = ()
     summary: Summary | None = None
     ahead: Ahead | None = None
     wanted: Wanted | None = None
+    note: Note | None = None
     step: Step = ""
 
     @cached_property
@@ -133,6 +137,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         tokens = self.output_tokens(at) + self.frame.mends.added_tokens(at)
         if self.summary is not None and at == self.summary.cover.at:
             tokens += self.summary.tokens
+        if self.note is not None and at == self.note.at:
+            tokens += self.note.tokens
         return tokens - self.messages[at].reasoning_tokens if at in self.cleared_messages else tokens
 
     def output_tokens(self, at: int) -> int:
@@ -160,7 +166,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         """Tokens of the prompt as it is sent; only what is edited is looked at."""
         mends = self.frame.mends
         gone = mends.orphans.union([at for at in range(self.cut) if at not in self.pinned])
-        task = () if self.summary is None else (self.summary.cover.at,)
+        task = [self.summary.cover.at] if self.summary is not None else []
+        task += [self.note.at] if self.note is not None else []
         edited = self.cleared_messages.union(self.trimmed, self.copies, mends.texts, mends.calls, task) - gone
         messages = self.messages
         total = self.frame.conversation.total_tokens - sum([messages[at].tokens for at in gone])
@@ -192,15 +199,15 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         """With `more` messages pointing to the ones they repeat."""
         return replace(self, copies={**self.copies, **more}) if more else self
 
-    def with_cut(self, cut: int, policy: str = WINDOW) -> "Draft":
+    def with_cut(self, cut: int, policy: str = WINDOW, *, keeps: bool = False) -> "Draft":
         """With the window moved forward to `cut`; the first copy left of an output that is dropped takes its place."""
         if cut <= self.cut:
             return self
-        return self._moved(replace(self, cut=cut, cut_policy=policy))
+        return self._moved(replace(self, cut=cut, cut_policy=policy, cut_keeps=keeps, note=None))
 
     def with_summary(self, summary: Summary) -> "Draft":
         """With a summary in place of what it covers, and of the summary before it."""
-        draft = replace(self, summary=summary, wanted=None)
+        draft = replace(self, summary=summary, wanted=None, note=None)
         if summary.cover.stop > self.cut:
             draft = replace(draft, cut=summary.cover.stop, cut_policy=SUMMARIZE)
         return self._moved(draft)

@@ -69,16 +69,33 @@ class InsertAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class AddSummary(msgspec.Struct, frozen=True, gc=False):
-    """Behind the text of message `at`, a user's: `text` for messages left out; it costs `removed_tokens` below 0."""
+    """Behind the text of message `at`, a user's: `text` for messages left out; it costs `removed_tokens` below 0.
+
+    `handle` is what `text` says that `messages` are kept under; empty where it says nothing of the kind.
+    """
 
     policy: str
     at: int
     digest: bytes
     text: str
     removed_tokens: int
+    handle: str = ""
+    messages: tuple[int, ...] = ()
 
 
-Change = ReplaceText | ClearReasoning | ReplaceArguments | AddSummary
+class AddNote(msgspec.Struct, frozen=True, gc=False):
+    """Behind the text of message `at`, a user's: `text` says that `messages`, left out, are kept under `handle`."""
+
+    policy: str
+    at: int
+    digest: bytes
+    text: str
+    removed_tokens: int
+    handle: str
+    messages: tuple[int, ...]
+
+
+Change = ReplaceText | ClearReasoning | ReplaceArguments | AddSummary | AddNote
 """What changes one message where it stands."""
 
 Edit = Change | DropMessages | InsertAnswer
@@ -124,6 +141,9 @@ def _changed(message: Message, edit: Change) -> Message:
             return replace(message, digest=digest, calls=_calls(message, edit), tokens=tokens)
         case AddSummary():
             digest = _digest(message.digest, f"summary {edit.text}")
+            return replace(message, digest=digest, text=message.text + edit.text, tokens=tokens)
+        case AddNote():
+            digest = _digest(message.digest, f"note {edit.text}")
             return replace(message, digest=digest, text=message.text + edit.text, tokens=tokens)
 
 

@@ -47,6 +47,11 @@ class Frame(msgspec.Struct, frozen=True, dict=True):
         return window.cuts(self.conversation, self.borders)
 
     @cached_property
+    def task(self) -> int | None:
+        """The message behind whose text we may say something: the last one of the task."""
+        return covering.task(self.conversation)
+
+    @cached_property
     def head(self) -> frozenset[int]:
         """What a summary never covers."""
         return covering.head(self.conversation)

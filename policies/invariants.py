@@ -13,7 +13,17 @@ import msgspec
 from policies import json_ladder
 from policies.arguments import is_object
 from policies.conversation import INSTRUCTIONS, Conversation
-from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import (
+    AddNote,
+    AddSummary,
+    ClearReasoning,
+    DropMessages,
+    Edit,
+    InsertAnswer,
+    ReplaceArguments,
+    ReplaceText,
+)
+from policies.left_out import told
 from policies.record import BEGIN, END
 from policies.trimmed_text import whole
 
@@ -29,6 +39,7 @@ class Edited(msgspec.Struct, frozen=True):
     arguments: tuple[ReplaceArguments, ...]
     answers: tuple[InsertAnswer, ...]
     summaries: tuple[AddSummary, ...]
+    notes: tuple[AddNote, ...]
     turns: tuple[range, ...]
 
     def kept(self, at: int) -> bool:
@@ -51,6 +62,7 @@ def edited(before: Conversation, edits: Sequence[Edit]) -> Edited:
         arguments=tuple(edit for edit in edits if isinstance(edit, ReplaceArguments)),
         answers=tuple(edit for edit in edits if isinstance(edit, InsertAnswer)),
         summaries=tuple(edit for edit in edits if isinstance(edit, AddSummary)),
+        notes=tuple(edit for edit in edits if isinstance(edit, AddNote)),
         turns=before.turns(),
     )
 
@@ -140,6 +152,7 @@ def _characters(edited: Edited) -> Iterator[int]:
     texts += [(edit.at, edit.text) for edit in edited.answers]
     texts += [(edit.at, edit.arguments) for edit in edited.arguments]
     texts += [(edit.at, edit.text) for edit in edited.summaries]
+    texts += [(edit.at, edit.text) for edit in edited.notes]
     yield from (at for at, text in texts if whole(text) is not text)
 
 
@@ -208,6 +221,22 @@ def _summaries(edited: Edited) -> Iterator[int]:
             yield edit.at
 
 
+def _notes(edited: Edited) -> Iterator[int]:
+    """One at most, behind the task, about messages that are left out behind it, and shorter than they are."""
+    messages = edited.before.messages
+    for number, edit in enumerate(edited.notes):
+        behind_task = edit.at in edited.turns[0] and messages[edit.at].role == "user" if edited.turns else False
+        true = edit.text == told(len(edit.messages), edit.handle) and bool(edit.handle)
+        gone = bool(edit.messages) and edited.gone.issuperset(edit.messages)
+        short = sum(messages[at].tokens for at in edit.messages if at < len(messages)) > -edit.removed_tokens
+        if number or not (behind_task and true and gone and short):
+            yield edit.at
+    for summary in edited.summaries:
+        named = summary.handle in summary.text and edited.gone.issuperset(summary.messages)
+        if summary.handle and not (named and summary.messages):
+            yield summary.at
+
+
 RULES: dict[str, Callable[[Edited], Iterator[int]]] = {
     "system and developer messages stay": _instructions,
     "the first user message stays": _task,
@@ -223,4 +252,5 @@ RULES: dict[str, Callable[[Edited], Iterator[int]]] = {
     "arguments are a JSON object": _arguments,
     "an answer is added only where one is missing": _answers,
     "one summary, framed, behind the task, shorter than what it replaces": _summaries,
+    "a handle of messages left out names those that are, behind the task": _notes,
 }

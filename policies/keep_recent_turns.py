@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 from policies import window
 from policies.copies import restorations
 from policies.draft import WINDOW, Draft
+from policies.keeping import KeepSeconds
 from policies.pricing import Pricing, might_pay, pays
 
 
@@ -50,10 +51,11 @@ class KeepRecentTurns(BaseModel):
     By turns, the first and pinned ones not counted: of more than `high_water_turns` (default twice `turns`) the latest
     `turns` stay. By tokens: above `high_water_tokens` turns are dropped down to `low_water_tokens` (default half of
     it), even if fewer than `turns` stay. The latest turn always stays, but for the first steps of an agent at work.
-    Without any mark, only a prompt that would be refused is cut.
+    Without any mark, only a prompt that would be refused is cut. With `keep_original_seconds` what falls out is kept so
+    long after it was last left out, and a note behind the task names it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     kind: Literal["keep_recent_turns"] = "keep_recent_turns"
     mode: Literal["enforce", "shadow"] = "enforce"
@@ -61,6 +63,7 @@ class KeepRecentTurns(BaseModel):
     high_water_turns: PositiveInt | None = None
     high_water_tokens: PositiveInt | None = None
     low_water_tokens: PositiveInt | None = None
+    keep_original_seconds: KeepSeconds = 0.0
 
     @model_validator(mode="after")
     def _low_is_below_high(self) -> Self:
@@ -99,7 +102,7 @@ class KeepRecentTurns(BaseModel):
         cut = self._cut_by_turns(draft, moves)
         if water is not None and water.passed(before):
             cut = max(cut, _cut_by_tokens(before, draft.total_tokens, moves, water))
-        return draft.with_cut(cut, policy)
+        return draft.with_cut(cut, policy, keeps=self.keep_original_seconds > 0)
 
     def may_act(self, total_bytes: int, messages: int, limit_tokens: int | None) -> bool:
         """Whether a conversation of this size could pass a mark (a token is at least a byte, a turn a message)."""

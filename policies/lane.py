@@ -21,6 +21,7 @@ from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.keeping import Keeping
 from policies.memory import InForce
+from policies.noting import with_note
 from policies.outcome import Reason, ahead, edits, reasons
 from policies.policy import Policy
 from policies.pricing import Pricing, best_start
@@ -77,6 +78,7 @@ def laned(conversation: Conversation, policies: Sequence[Policy], in_force: InFo
         # After a step those who spoke first may have more to say: what went had copies, what was due is free.
         if draft == last or (draft is spoken and not draft.open):
             break
+    draft = with_note(draft, state.keeping, state.count, limit)
     made = edits(draft)
     kept = outcome.in_force(draft, remembered, in_force) if made else InForce(ahead=ahead(draft))
     return Lane(before, draft, made, reasons(before, draft, made), kept)
@@ -90,7 +92,8 @@ def _spoken(draft: Draft, policies: Sequence[Policy], limit: int | None, state: 
             case KeepRecentTurns() | KeepRecentTokens():
                 draft = policy.revise(draft, limit, state.pricing)
             case SummarizeOlderTurns():
-                draft = policy.revise(draft, limit, state.pricing, state.count, state.records, state.idle_seconds)
+                stepping = limit, state.pricing, state.count, state.records, state.idle_seconds, state.keeping
+                draft = policy.revise(draft, *stepping)
             case ClearOldReasoning():
                 draft = policy.revise(draft)
             case DropStaleTurns():

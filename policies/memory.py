@@ -40,20 +40,22 @@ class Trim(msgspec.Struct, frozen=True, gc=False):
 class Cut(msgspec.Struct, frozen=True, gc=False):
     """A border: message `at` is the first one behind it; `prefix` names all messages up to and with that one.
 
-    `turns`: how many the conversation had when the border was drawn.
+    `turns`: how many the conversation had when the border was drawn. `note_tokens` is what the note costs that says
+    where the messages before it are kept; 0: there is none.
     """
 
     at: int
     prefix: bytes
     policy: str = "keep_recent_turns"
     turns: int = 0
+    note_tokens: int = 0
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A record in the place of the messages before `stop`, which `prefix` names together; `key` is the record's name.
 
     It costs `tokens` where what it stands for has `of_tokens`. `room` above 0: it holds facts in so many characters,
-    found without a model.
+    found without a model. `kept`: it says where what it stands for is kept.
     """
 
     stop: int
@@ -62,6 +64,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     tokens: int = 0
     room: int = 0
     of_tokens: int = 0
+    kept: bool = False
 
     def costs(self, of_tokens: int) -> int:
         """What it costs where what it stands for has so many tokens: in proportion to what it was."""

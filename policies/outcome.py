@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from policies import window
 from policies.draft import Draft, Step
-from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, ReplaceText
+from policies.edit import AddNote, AddSummary, ClearReasoning, DropMessages, Edit, ReplaceText
 from policies.memory import Cut, InForce, Recorded, Trim
-from policies.summary import SUMMARIZE
+from policies.summary import SUMMARIZE, left_out
 
 Reason = Literal["again", "rule", "arrival"] | Step
 """Why an edit is made: it was made before, it always is, the message has just arrived, or a step is being taken."""
@@ -27,6 +27,7 @@ def edits(draft: Draft) -> tuple[Edit, ...]:
     found: list[Edit] = [*_drops(draft), *_texts(draft), *_clears(draft)]
     found += (edit for at in sorted(calls) if draft.keeps(at) for edit in calls[at])
     found += _summaries(draft)
+    found += _notes(draft)
     found.sort(key=lambda edit: edit.start if isinstance(edit, DropMessages) else edit.at)
     return tuple(found)
 
@@ -47,6 +48,8 @@ def _reason(before: Draft, draft: Draft, edit: Edit) -> Reason:
             return "again" if (draft.cut, draft.summary) == (before.cut, before.summary) else step
         case AddSummary():
             return "again" if draft.summary == before.summary else step
+        case AddNote():
+            return "again" if draft.note == before.note else step
         case ClearReasoning():
             return "again" if edit.at in before.cleared_messages else step
         case _:
@@ -82,14 +85,22 @@ def ahead(draft: Draft) -> Recorded | None:
 def _recorded(draft: Draft) -> Recorded | None:
     if (summary := draft.summary) is None:
         return None
-    stop = summary.cover.stop
-    return Recorded(stop, draft.frame.prefix_digest(stop), summary.key, summary.tokens, summary.room, summary.of_tokens)
+    stop, prefix = summary.cover.stop, draft.frame.prefix_digest(summary.cover.stop)
+    kept = bool(summary.handle)
+    return Recorded(stop, prefix, summary.key, summary.tokens, summary.room, summary.of_tokens, kept)
 
 
 def _summaries(draft: Draft) -> Iterator[AddSummary]:
     if (summary := draft.summary) is not None:
-        at = summary.cover.at
-        yield AddSummary(SUMMARIZE, at, draft.messages[at].digest, summary.text, -summary.tokens)
+        at, handle = summary.cover.at, summary.handle
+        gone = tuple(left_out(summary.cover, draft.frame.head)) if handle else ()
+        yield AddSummary(SUMMARIZE, at, draft.messages[at].digest, summary.text, -summary.tokens, handle, gone)
+
+
+def _notes(draft: Draft) -> Iterator[AddNote]:
+    if (note := draft.note) is not None:
+        digest = draft.messages[note.at].digest
+        yield AddNote(draft.cut_policy, note.at, digest, note.text, -note.tokens, note.handle, note.messages)
 
 
 def _drops(draft: Draft) -> Iterator[DropMessages]:
@@ -130,5 +141,6 @@ def _trims(draft: Draft) -> Iterator[Trim]:
 
 def _border(draft: Draft, at: int, policy: str, before: Cut | None) -> Cut:
     turns = len(draft.frame.conversation.turns())
-    drawn = Cut(at, draft.frame.prefix_digest(at + 1), policy, turns)
+    noted = draft.note.tokens if draft.note is not None and at == draft.cut else 0
+    drawn = Cut(at, draft.frame.prefix_digest(at + 1), policy, turns, noted)
     return before if before is not None and replace(before, turns=turns) == drawn else drawn

@@ -16,17 +16,12 @@ from policies.strip import Strip
 from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 
+KeepsOriginals = (
+    TrimToolOutput | DedupeToolOutput | DropStaleTurns | KeepRecentTurns | KeepRecentTokens | SummarizeOlderTurns
+)
+"""Those that take something away which `keep_original` keeps."""
+
 Policy = Annotated[
-    TrimToolOutput
-    | DedupeToolOutput
-    | ClearOldReasoning
-    | DropStaleTurns
-    | KeepRecentTurns
-    | KeepRecentTokens
-    | SummarizeOlderTurns
-    | CapContext
-    | Pin
-    | Strip
-    | Repair,
+    KeepsOriginals | ClearOldReasoning | CapContext | Pin | Strip | Repair,
     Field(discriminator="kind"),
 ]

@@ -49,7 +49,7 @@ def pays(before: Draft, after: Draft, pricing: Pricing | None) -> bool:
     if pricing is None or before.open:
         return True
     removed = before.total_tokens - after.total_tokens
-    return pricing.pays(removed, after.tokens_between(first_change(before, after), after.known))
+    return pricing.pays(removed, after.tokens_between(_broken_from(before, after), after.known))
 
 
 def might_pay(before: Draft, moved: Draft, pricing: Pricing | None) -> bool:
@@ -61,9 +61,15 @@ def might_pay(before: Draft, moved: Draft, pricing: Pricing | None) -> bool:
         return True
     due = [(at, saved) for due in before.dues for at, saved in due.savings if moved.keeps(at)]
     saved = sum(tokens for _, tokens in due)
-    first = min((first_change(before, moved), *(at for at, _ in due)))
+    first = min((_broken_from(before, moved), *(at for at, _ in due)))
     again = moved.tokens_between(first, moved.known) - saved
     return pricing.pays(before.total_tokens - moved.total_tokens + saved, max(0, again))
+
+
+def _broken_from(before: Draft, after: Draft) -> int:
+    """`first_change`, told before there is a note of what falls out: that stands behind the task."""
+    first, task = first_change(before, after), after.frame.task
+    return min(first, task) if after.cut != before.cut and after.cut_keeps and task is not None else first
 
 
 def first_change(before: Draft, after: Draft) -> int:
@@ -75,6 +81,8 @@ def first_change(before: Draft, after: Draft) -> int:
     if after.cut != before.cut or after.summary != before.summary:
         changed += (at for at in range(max(before.cut, after.cut)) if before.keeps(at) != after.keeps(at))
         changed += [after.summary.cover.at] if after.summary is not None and after.summary != before.summary else []
+    if after.note != before.note:
+        changed += [note.at for note in (before.note, after.note) if note is not None]
     changed += before.cleared_messages ^ after.cleared_messages
     texts = before.trimmed.keys() | before.copies.keys() | after.trimmed.keys() | after.copies.keys()
     was, now = before.texts, after.texts

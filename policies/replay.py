@@ -14,6 +14,7 @@ from policies.draft import Draft
 from policies.frame import Frame
 from policies.keeping import NOTHING, Keeping
 from policies.memory import Cut, InForce, Recorded, Trim
+from policies.noting import with_note_again
 from policies.summary import NO_RECORDS, Ahead, facts, standing_for, summarized
 from policies.trimmed import Trimmed
 from policies.trimmed_text import Render, render
@@ -31,13 +32,15 @@ def replayed(
     """A draft with the edits in force, as far as they concern this conversation; `records` are by name."""
     draft = Draft(frame, known, cold, step="cold" if cold else "")
     if in_force.summary is not None:
-        draft = _with_record(draft, in_force.summary, records)
+        draft = _with_record(draft, in_force.summary, records, keeping)
     if in_force.ahead is not None and (cover := _cover(frame, in_force.ahead)) is not None:
         draft = replace(draft, ahead=Ahead(cover, in_force.ahead.key))
     if in_force.cut and _holds(frame, in_force.cut):
         # An answer that came late to a call already dropped brings the call back.
         allowed = (start for start in frame.borders if start <= in_force.cut.at)
-        draft = draft.with_cut(max(allowed, default=0), in_force.cut.policy)
+        keeps = in_force.cut.note_tokens > 0
+        draft = draft.with_cut(max(allowed, default=0), in_force.cut.policy, keeps=keeps)
+        draft = with_note_again(draft, keeping, in_force.cut.note_tokens) if keeps else draft
     if in_force.cleared and _holds(frame, in_force.cleared):
         draft = draft.with_cleared(in_force.cleared.at)
     trims = [_held(trim, keeping) for trim in in_force.trims]
@@ -52,7 +55,7 @@ def _holds(frame: Frame, border: Cut) -> bool:
     return border.at < len(frame.conversation.messages) and frame.prefix_digest(border.at + 1) == border.prefix
 
 
-def _with_record(draft: Draft, recorded: Recorded, records: Mapping[bytes, str]) -> Draft:
+def _with_record(draft: Draft, recorded: Recorded, records: Mapping[bytes, str], keeping: Keeping) -> Draft:
     """A record whose text is lost is forgotten, and what it stood for is back."""
     if (cover := _cover(draft.frame, recorded)) is None:
         return draft
@@ -62,7 +65,8 @@ def _with_record(draft: Draft, recorded: Recorded, records: Mapping[bytes, str])
     if not text:
         return draft
     costs = recorded.costs(standing_for(draft.frame, cover))
-    return draft.with_summary(summarized(draft.frame, cover, text, recorded.key, lambda _: costs, recorded.room))
+    kept = keeping if recorded.kept else NOTHING
+    return draft.with_summary(summarized(draft.frame, cover, text, recorded.key, lambda _: costs, recorded.room, kept))
 
 
 def _cover(frame: Frame, recorded: Recorded) -> Cover | None:

@@ -17,6 +17,7 @@ from policies.draft import Draft
 from policies.edit import DropMessages, Edit
 from policies.extract_facts import extract
 from policies.keep_recent_turns import Water
+from policies.keeping import NOTHING, Keeping, KeepSeconds
 from policies.outcome import edits
 from policies.pricing import Pricing, pays
 from policies.summary import Summary, Wanted, left_out, name_of, summarized
@@ -37,6 +38,7 @@ class _Stepping(msgspec.Struct, frozen=True):
     pricing: Pricing | None
     count: Count
     cold: bool
+    keeping: Keeping
 
 
 class SummarizeOlderTurns(BaseModel):
@@ -44,10 +46,11 @@ class SummarizeOlderTurns(BaseModel):
 
     The record is asked for from `summarize_at_tokens` on, in the background, of `model` in `pool` (None: the call's
     own); with `deadline_seconds` the call that needs it waits so long for it. With `by: facts`, and in shadow, no model
-    is asked: the record is put together of facts. After `gap_seconds` without a call nothing is taken to be warm.
+    is asked: the record is put together of facts. After `gap_seconds` without a call nothing is taken to be warm. With
+    `keep_original_seconds` what a record stands for is kept so long after it was last sent, and the record names it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     kind: Literal["summarize_older_turns"] = "summarize_older_turns"
     mode: Literal["enforce", "shadow"] = "enforce"
@@ -63,6 +66,7 @@ class SummarizeOlderTurns(BaseModel):
     timeout_seconds: PositiveFloat = 120.0
     keep_seconds: PositiveFloat = 86_400.0
     gap_seconds: PositiveFloat = 3_600.0
+    keep_original_seconds: KeepSeconds = 0.0
 
     @model_validator(mode="after")
     def _marks_ascend(self) -> Self:
@@ -89,6 +93,7 @@ class SummarizeOlderTurns(BaseModel):
         count: Count,
         records: Mapping[bytes, str],
         idle_seconds: float = 0.0,
+        keeping: Keeping = NOTHING,
     ) -> Draft:
         """`draft` with a record in place of messages, or with the record `wanted` that it would take.
 
@@ -100,7 +105,8 @@ class SummarizeOlderTurns(BaseModel):
         cold = draft.open or not draft.known or idle_seconds >= self.gap_seconds
         if total <= self._least(water, cold=cold):
             return draft
-        stepping = _Stepping(water, None if cold else pricing, count, cold)
+        kept = keeping if self.keep_original_seconds else NOTHING
+        stepping = _Stepping(water, None if cold else pricing, count, cold, kept)
         if self._is_of_facts:
             return self._with_facts(draft, stepping)
         return self._with_record(draft, stepping, records)
@@ -148,12 +154,12 @@ class SummarizeOlderTurns(BaseModel):
         """The last stop is tried too: a nearer one may bring originals back that pointers stood for."""
         chosen = self._chosen(draft, stepping.water)
         for cover in dict.fromkeys((chosen, draft.frame.covers[-1])) if chosen is not None else ():
-            summary = self._of_facts(draft, cover, stepping.count)
+            summary = self._of_facts(draft, cover, stepping)
             if summary is not None and (stepped := self._stepped(draft, summary, stepping)) is not draft:
                 return stepped
         return draft
 
-    def _of_facts(self, draft: Draft, cover: Cover, count: Count) -> Summary | None:
+    def _of_facts(self, draft: Draft, cover: Cover, stepping: "_Stepping") -> Summary | None:
         found = extract([draft.messages[at] for at in left_out(cover, draft.frame.head)])
         room = self.max_tokens * CHARACTERS_A_TOKEN
         for _ in range(TRIES):
@@ -161,7 +167,7 @@ class SummarizeOlderTurns(BaseModel):
             if not text or not room:
                 return None
             key = name_of(draft.frame.cover_digests[cover.stop], f"facts {room}")
-            summary = summarized(draft.frame, cover, text, key, count, room)
+            summary = summarized(draft.frame, cover, text, key, stepping.count, room, stepping.keeping)
             if summary.tokens <= self.max_tokens:
                 return summary
             room = room * self.max_tokens * 9 // (summary.tokens * 10)
@@ -187,7 +193,7 @@ class SummarizeOlderTurns(BaseModel):
             if cover.stop <= draft.summarized:
                 break
             if (text := records.get(key := self.name(draft, cover))) is not None:
-                summary = summarized(draft.frame, cover, text, key, stepping.count)
+                summary = summarized(draft.frame, cover, text, key, stepping.count, keeping=stepping.keeping)
                 if (stepped := self._stepped(draft, summary, stepping)) is not draft:
                     return stepped
         return draft

@@ -4,7 +4,7 @@ Rule: it is named by what it stands for and by how it was asked for, never by wh
 meets the same messages under the same policy finds the same text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +16,8 @@ from policies.covering import Cover
 from policies.edit import Edit
 from policies.extract_facts import extract
 from policies.frame import Frame
+from policies.keeping import NOTHING, Keeping
+from policies.left_out import may_be_kept
 from policies.trim_search import Count
 
 SUMMARIZE = "summarize_older_turns"
@@ -25,7 +27,8 @@ NO_RECORDS: Final[Mapping[bytes, str]] = MappingProxyType({})
 class Summary(msgspec.Struct, frozen=True, gc=False):
     """The `record` named `key` of so many `messages` with `of_tokens`, the `text` put behind the task, what that costs.
 
-    `room` is how many characters facts were given that were found without a model; 0: a model wrote the record.
+    `room` is how many characters facts were given that were found without a model; 0: a model wrote the record. Under
+    `handle` what it stands for is kept; empty for none.
     """
 
     cover: Cover
@@ -36,6 +39,7 @@ class Summary(msgspec.Struct, frozen=True, gc=False):
     room: int = 0
     messages: int = 0
     of_tokens: int = 0
+    handle: str = ""
 
 
 class Ahead(msgspec.Struct, frozen=True, gc=False):
@@ -74,12 +78,23 @@ def left_out(cover: Cover, head: frozenset[int]) -> list[int]:
     return [at for at in range(cover.at + 1, cover.stop) if at not in head and at != cover.bridge]
 
 
-def summarized(frame: Frame, cover: Cover, text: str, key: bytes, count: Count, room: int = 0) -> Summary:
-    """A record as it is sent."""
+def summarized(
+    frame: Frame, cover: Cover, text: str, key: bytes, count: Count, room: int = 0, keeping: Keeping = NOTHING
+) -> Summary:
+    """A record as it is sent; it says where what it stands for is kept as far as `keeping` allows."""
     gone = left_out(cover, frame.head)
-    framed = record.framed(text, len(gone))
+    handle = handle_for(frame, gone, keeping)
+    framed = record.framed(text, len(gone), handle)
     of_tokens = standing_for(frame, cover)
-    return Summary(cover, key, text, framed, count(framed), room, len(gone), of_tokens)
+    return Summary(cover, key, text, framed, count(framed), room, len(gone), of_tokens, handle)
+
+
+def handle_for(frame: Frame, gone: Sequence[int], keeping: Keeping) -> str:
+    """Under which handle so many messages would be kept; empty where they would not."""
+    if keeping is NOTHING:
+        return ""
+    messages = [frame.conversation.messages[at] for at in gone]
+    return keeping.handle_of_messages([message.digest for message in messages]) if may_be_kept(messages) else ""
 
 
 def standing_for(frame: Frame, cover: Cover) -> int:

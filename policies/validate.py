@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from policies.conversation import Conversation, Message
-from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import (
+    AddNote,
+    AddSummary,
+    ClearReasoning,
+    DropMessages,
+    Edit,
+    InsertAnswer,
+    ReplaceArguments,
+    ReplaceText,
+)
 from policies.invariants import RULES, edited
 from policies.trimmed_text import whole
 
@@ -63,6 +72,8 @@ def _place(edit: Edit) -> tuple[int, int, int]:
             return edit.at, 3, 0
         case AddSummary():
             return edit.at, 4, 0
+        case AddNote():
+            return edit.at, 5, 0
 
 
 def _follows(edit: Edit, place: tuple[int, int, int], last: tuple[int, int, int]) -> bool:
@@ -70,9 +81,9 @@ def _follows(edit: Edit, place: tuple[int, int, int], last: tuple[int, int, int]
 
 
 def _saves(edit: Edit, message: Message, tokens: int) -> bool:
-    """Whether the prompt gets shorter, or what makes it longer is a repair, or a summary, whose own rule weighs it."""
+    """Whether the prompt gets shorter. Repairs may make it longer; a summary or note has its own rule."""
     match edit:
-        case InsertAnswer() | AddSummary():
+        case InsertAnswer() | AddSummary() | AddNote():
             return edit.removed_tokens < 0
         case ReplaceArguments():
             return edit.removed_tokens <= 0

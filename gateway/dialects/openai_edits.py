@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.dialects.openai_messages import REASONING, decoded, with_more, with_text, without_surrogates
 from policies.edit import (
+    AddNote,
     AddSummary,
     Change,
     ClearReasoning,
@@ -50,7 +51,7 @@ def _changed(raw: bytes, edit: Change) -> bytes:
             return _encoded({field: value for field, value in decoded(raw).items() if field not in REASONING})
         case ReplaceArguments():
             return _encoded(_with_arguments(decoded(raw), edit))
-        case AddSummary():
+        case AddSummary() | AddNote():
             return with_more(raw, edit.text)
 
 

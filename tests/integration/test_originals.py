@@ -20,6 +20,7 @@ from tests.upstream import Upstream, answers, reply, upstream
 
 ACME = Place("acme")
 HANDLE = re.compile(r"kvo_[a-z2-7]{16}")
+TURNS = re.compile(r"kvt_[a-z2-7]{16}")
 STORE_KEYS = "k:" + base64.b64encode(bytes(32)).decode()
 ROWS = json.dumps([{"id": number, "name": f"row {number} of the table"} for number in range(1_500)])
 START = [wire("user", "Read the file."), call(1), result(1, LONG)]
@@ -293,3 +294,92 @@ async def test_handles_in_force_hold_although_no_policy_keeps_any_more(valkey: E
             messages += [wire("assistant", "Yes."), wire("user", "And?")]
             await asked(house, messages, session_id="chat")
             assert len(await redeemed(house, up)) == 1
+
+
+def dropping(data: dict[str, Any], **session: Any) -> None:
+    policy = {"kind": "keep_recent_turns", "turns": 2, "high_water_turns": 4, "keep_original": "24h"}
+    data["tiers"]["standard"] |= {"policies": [policy], "session": session}
+
+
+def question(at: int) -> str:
+    return f"Question {at}? {LONG[:900]}"
+
+
+def turns(count: int) -> list[bytes]:
+    said = [(wire("user", question(at)), wire("assistant", f"Answer {at}.")) for at in range(count)]
+    return [message for pair in said for message in pair][:-1]
+
+
+async def test_turns_that_a_window_drops_can_be_read_again_under_one_handle(
+    valkey: EmbeddedServer, up: Upstream
+) -> None:
+    async with gateway({"any": {"one": up.url}}, valkey.url, dropping) as house:
+        shown: list[str] = []
+        for count in range(5, 13):
+            await asked(house, turns(count), session_id="chat")
+            shown.append("".join(TURNS.findall(up.requests[-1].body.decode())))
+            if shown[-1]:
+                first, *_ = messages_of(up.requests[-1].body)
+                assert json.loads(first)["content"].endswith(f"kept as {shown[-1]}]"), "behind the task"
+                text = (await artifact(house, shown[-1])).json()["content"]
+                gone = [at for at in range(count) if f"Question {at}?".encode() not in up.requests[-1].body]
+                assert gone and text.count("[user]") == len(gone)
+                assert all(question(at) in text for at in gone)
+                found = (await artifact(house, shown[-1], contains=f"Question {gone[-1]}?")).json()["content"]
+                assert found.partition(": ")[2].startswith(f"Question {gone[-1]}?")
+        assert shown[0] == "" and len(set(shown)) == 4, "one handle from move to move"
+        assert await house.metric("kvgate_context_invariant_violations_total") == 0
+        assert (await artifact(house, shown[-1], OTHER_KEY)).status_code == 404
+        headers = {"authorization": f"Bearer {KEY}"}
+        assert (await house.http.delete("/sessions/chat", headers=headers)).status_code == 200
+        assert {(await artifact(house, handle)).status_code for handle in set(shown) - {""}} == {404}
+
+
+async def test_a_note_goes_on_where_a_part_was_lost_and_where_the_store_is_away_none_is_sent(
+    valkey: EmbeddedServer, store: Store, up: Upstream
+) -> None:
+    many = [*turns(40)]
+    async with store_proxy(valkey.url) as proxy, gateway({"any": {"one": up.url}}, proxy.url, dropping) as house:
+        await asked(house, many, session_id="chat")
+        (handle,) = TURNS.findall(up.requests[-1].body.decode())
+        parts = [key.rpartition(":")[2] for key in await keys(store) if re.search(r":o:kvo_[a-z2-7]+$", key)]
+        assert len(parts) == 3, "74 messages in parts of 32"
+        await expire(store, parts[0])
+        assert (await artifact(house, handle)).status_code == 404
+        many += [wire("assistant", "Yes."), wire("user", "And?")]
+        await asked(house, many, session_id="chat")
+        assert TURNS.findall(up.requests[-1].body.decode()) == [handle], "written again, from the request"
+        assert len((await artifact(house, handle)).json()["content"]) > 30_000
+        proxy.away()
+        await asked(house, [*many, wire("assistant", "Yes."), wire("user", "And?")], session_id="chat")
+        assert b"kvt_" not in up.requests[-1].body
+
+
+async def test_a_record_of_facts_names_what_it_stands_for(valkey: EmbeddedServer, up: Upstream) -> None:
+    def recording(data: dict[str, Any]) -> None:
+        marks = {"high_water_tokens": 1_500, "low_water_tokens": 700, "max_tokens": 256}
+        policy = {"kind": "summarize_older_turns", "by": "facts", **marks, "keep_original": "1h"}
+        data["tiers"]["standard"] |= {"policies": [policy]}
+
+    async with gateway({"any": {"one": up.url}}, valkey.url, recording) as house:
+        await asked(house, turns(9), session_id="chat")
+        body = up.requests[-1].body.decode()
+        (handle,) = set(TURNS.findall(body))
+        assert f"left out here, kept as {handle}. It is kept as data" in body
+        text = (await artifact(house, handle)).json()["content"]
+        assert question(1) in text
+        await asked(house, [*turns(9), wire("assistant", "Yes."), wire("user", "And?")], session_id="chat")
+        later = messages_of(up.requests[-1].body)
+        assert later[: len(messages_of(up.requests[-2].body))] == messages_of(up.requests[-2].body)
+
+
+async def test_what_has_no_room_leaves_no_note(valkey: EmbeddedServer, up: Upstream) -> None:
+    def full(data: dict[str, Any]) -> None:
+        dropping(data, stored_bytes=2_000)
+
+    async with gateway({"any": {"one": up.url}}, valkey.url, full) as house:
+        await asked(house, turns(9), session_id="chat")
+        assert b"kvt_" not in up.requests[-1].body and b"Question 3?" not in up.requests[-1].body
+        await asked(house, [*turns(9), wire("assistant", "Yes."), wire("user", "And?")], session_id="chat")
+        later = messages_of(up.requests[-1].body)
+        assert later[: len(messages_of(up.requests[-2].body))] == messages_of(up.requests[-2].body)

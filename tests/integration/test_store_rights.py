@@ -76,8 +76,8 @@ async def every_script(store: Store) -> None:
     assert remembering.read(await store.run(remembering.script, remembering.keys, remembering.args)) is None
     service = Service(caller(), model(), (), Counter(len))
     originals = Originals(store, Vault(), Metrics())
-    assert await originals.hold(service, "first", {}, {"kvo_a": "text"}) == {"kvo_a"}
-    assert await originals.hold(service, "first", {"kvo_a": 1.0}, {"kvo_a": "text"}) == {"kvo_a"}
+    assert await originals.hold(service, "first", {}, {"kvo_a": lambda: "text"}) == {"kvo_a"}
+    assert await originals.hold(service, "first", {"kvo_a": 1.0}, {"kvo_a": lambda: "text"}) == {"kvo_a"}
     assert await originals.read(service.place, "kvo_a")
     summaries = Summaries(store, Vault(), Metrics())
     right = await summaries.take(service, "first", b"n" * 16, 60)

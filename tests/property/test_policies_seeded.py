@@ -5,6 +5,7 @@ A few hundred in every run of the tests; as many as wished by `python -m tests.p
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import apply
 from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
+from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, Memory
 from policies.pin import Pin
 from policies.plan import Plan, Pricing, Refuse, plan
@@ -70,16 +72,22 @@ POLICIES: tuple[Callable[[Random], Policy], ...] = (
     lambda r: TrimToolOutput(max_tokens=r.randint(64, 200), age_groups=r.randint(1, 3)),
     lambda r: DedupeToolOutput(min_tokens=r.randint(64, 300), superseded=r.random() < 0.7),
     lambda r: ClearOldReasoning(keep_turns=r.randint(1, 3), min_removed_tokens=r.choice((1, 200))),
-    lambda r: DropStaleTurns(gap_seconds=60, keep_turns=r.randint(1, 3)),
+    lambda r: DropStaleTurns(gap_seconds=60, keep_turns=r.randint(1, 3), keep_original_seconds=r.choice((0, 60))),
     lambda r: DropStaleTurns(gap_seconds=None, older_than_seconds=r.choice((200, 900))),
     lambda r: KeepRecentTurns(turns=r.randint(1, 3), high_water_turns=r.randint(3, 6)),
+    lambda r: KeepRecentTurns(turns=r.randint(1, 3), high_water_turns=r.randint(3, 6), keep_original_seconds=60),
     lambda r: KeepRecentTurns(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
-    lambda r: KeepRecentTokens(high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(100, 899)),
+    lambda r: KeepRecentTokens(
+        high_water_tokens=r.randint(900, 9000),
+        low_water_tokens=r.randint(100, 899),
+        keep_original_seconds=r.choice((0, 60)),
+    ),
     lambda r: SummarizeOlderTurns(
         by="facts",
         high_water_tokens=r.randint(900, 9000),
         low_water_tokens=r.randint(400, 899),
         max_tokens=r.randint(128, 399),
+        keep_original_seconds=r.choice((0, 60)),
     ),
     lambda r: SummarizeOlderTurns(
         high_water_tokens=r.randint(900, 9000), low_water_tokens=r.randint(400, 899), max_tokens=r.randint(128, 399)
@@ -140,9 +148,11 @@ def check(seed: int) -> None:
     )
     idle, pricing, cold = r.choice((0.0, 100.0)), r.choice(PRICES), r.random() < 0.3
     records: Mapping[bytes, str] = r.choice(({}, Written()))
+    keeping = r.choice((NOTHING, Keeping(b"acme")))
 
     def planned(of: Conversation) -> Plan | Refuse:
-        return plan(of, policies, EMPTY, count, idle_seconds=idle, pricing=pricing, cold=cold, records=records)
+        make = partial(plan, idle_seconds=idle, pricing=pricing, cold=cold, records=records, keeping=keeping)
+        return make(of, policies, EMPTY, count)
 
     done = planned(whole)
     assert done == planned(whole)
@@ -150,8 +160,8 @@ def check(seed: int) -> None:
         is_sound(whole, policies, done, records)
         again = planned(apply(whole, done.edits))
         assert isinstance(again, Plan) and (again.edits == () or may_move_further(policies, done))
-        is_remembered(whole, done, records)
-    grows(whole, policies, pricing, records, r)
+        is_remembered(whole, done, records, keeping)
+    grows(whole, policies, pricing, records, keeping, r)
 
 
 def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan, records: Mapping[bytes, str]) -> None:
@@ -166,25 +176,35 @@ def is_sound(of: Conversation, policies: Sequence[Policy], done: Plan, records: 
 
 
 def may_move_further(policies: Sequence[Policy], done: Plan) -> bool:
-    """Whether a window stayed because it would have had to bring back what a pointer stands for.
+    """Whether a window stayed because it would have had to bring back what a pointer stands for, or a record of facts
+    would not have freed enough that holds what trimmed outputs said.
 
-    Of what is sent nobody can tell that a pointer has an original, so a second plan for it may move that window.
+    Of what is sent nobody can tell that a pointer has an original, so a second plan for it may move that window; nor
+    what an output said before it was trimmed, so a second record may be shorter.
     """
-    pointers = any(trim.form == "same" for trim in done.memory.enforced.trims)
+    trims = done.memory.enforced.trims
+    pointers = any(trim.form == "same" for trim in trims)
     windows = KeepRecentTurns | KeepRecentTokens | SummarizeOlderTurns
-    return pointers and any(isinstance(policy, windows) for policy in policies)
+    facts = any(isinstance(policy, SummarizeOlderTurns) and policy.by == "facts" for policy in policies)
+    return (pointers and any(isinstance(policy, windows) for policy in policies)) or (bool(trims) and facts)
 
 
-def is_remembered(of: Conversation, done: Plan, records: Mapping[bytes, str]) -> None:
-    counter = Counter()
-    again = plan(of, [], Memory.loads(done.memory.dumps()), counter, known_messages=len(of.messages), records=records)
+def is_remembered(of: Conversation, done: Plan, records: Mapping[bytes, str], keeping: Keeping) -> None:
+    counter, known = Counter(), len(of.messages)
+    memory = Memory.loads(done.memory.dumps())
+    again = plan(of, [], memory, counter, known_messages=known, records=records, keeping=keeping)
     assert isinstance(again, Plan)
     assert again.edits == done.edits
     assert counter.calls == 0
 
 
 def grows(
-    whole: Conversation, policies: Sequence[Policy], pricing: Pricing | None, records: Mapping[bytes, str], r: Random
+    whole: Conversation,
+    policies: Sequence[Policy],
+    pricing: Pricing | None,
+    records: Mapping[bytes, str],
+    keeping: Keeping,
+    r: Random,
 ) -> None:
     """Turn by turn: every plan is sound, and without a step what was sent stays as it was sent."""
     memory, known = EMPTY, 0
@@ -203,6 +223,7 @@ def grows(
             pricing=pricing,
             idle_seconds=r.choice((0, 99)),
             records=records,
+            keeping=keeping,
             now_seconds=1e6 + 60 * stop,
         )
         if isinstance(done, Refuse):

@@ -4,7 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from policies.conversation import Conversation, ToolCall
-from policies.edit import AddSummary, ClearReasoning, DropMessages, Edit, InsertAnswer, ReplaceArguments, ReplaceText
+from policies.edit import (
+    AddNote,
+    AddSummary,
+    ClearReasoning,
+    DropMessages,
+    Edit,
+    InsertAnswer,
+    ReplaceArguments,
+    ReplaceText,
+)
+from policies.left_out import told
 from policies.record import BEGIN, END, framed
 from policies.validate import RULES, violations
 from tests.unit.policies.conversations import calling, conversation, message, result, says, system, user
@@ -32,6 +42,10 @@ def summary(talk: Conversation, at: int, text: str = "x", tokens: int = 5) -> Ad
     return AddSummary("p", at, talk.messages[at].digest, framed(text, 3), -tokens)
 
 
+def note(talk: Conversation, at: int, *gone: int, tokens: int = 5, text: str = "") -> AddNote:
+    return AddNote("p", at, talk.messages[at].digest, text or told(len(gone), "kvt_x"), -tokens, "kvt_x", gone)
+
+
 def rearrange(talk: Conversation, at: int, arguments: str, call: int = 0) -> ReplaceArguments:
     return ReplaceArguments("p", at, call, talk.messages[at].digest, arguments, 0)
 
@@ -57,6 +71,7 @@ TALK = conversation(
 )
 
 SUMMARY = "one summary, framed, behind the task, shorter than what it replaces"
+NOTE = "a handle of messages left out names those that are, behind the task"
 BREAKS: list[tuple[str, tuple[Edit, ...]]] = [
     ("system and developer messages stay", (drop(TALK, 0, 1),)),
     ("system and developer messages stay", (rewrite(TALK, 0),)),
@@ -91,6 +106,14 @@ BREAKS: list[tuple[str, tuple[Edit, ...]]] = [
     (SUMMARY, (summary(TALK, 1, END), drop(TALK, 2, 5))),
     (SUMMARY, (replace(summary(TALK, 1), text="as it is"), drop(TALK, 2, 5))),
     (SUMMARY, (summary(TALK, 1), drop(TALK, 2, 6))),
+    (NOTE, (note(TALK, 1, 2, 3, 4),)),
+    (NOTE, (note(TALK, 1, 2, 3, 4, 5), drop(TALK, 2, 5))),
+    (NOTE, (note(TALK, 1), drop(TALK, 2, 5))),
+    (NOTE, (note(TALK, 1, 2, 3, 4, tokens=99), drop(TALK, 2, 5))),
+    (NOTE, (note(TALK, 1, 2, 3, 4, text="gone"), drop(TALK, 2, 5))),
+    (NOTE, (note(TALK, 6, 7, 8), drop(TALK, 7, 9))),
+    (NOTE, (replace(summary(TALK, 1), handle="kvt_x", messages=(2, 3, 4)), drop(TALK, 2, 5))),
+    ("no lone surrogate leaves", (note(TALK, 1, 2, 3, 4, text="\ud83d"), drop(TALK, 2, 5))),
 ]
 
 
@@ -103,6 +126,12 @@ def test_a_summary_that_is_right_breaks_nothing() -> None:
     assert broken(TALK, summary(TALK, 1), drop(TALK, 2, 5)) == set()
     nested = conversation(user(f"task {BEGIN}"), calling("a"), result("a"), says(), user())
     assert broken(nested, summary(nested, 0), drop(nested, 1, 3)) == {SUMMARY}
+
+
+def test_a_note_that_is_right_breaks_nothing_beside_a_summary_either() -> None:
+    assert broken(TALK, note(TALK, 1, 2, 3, 4), drop(TALK, 2, 5)) == set()
+    named = AddSummary("p", 1, TALK.messages[1].digest, framed("x", 2, "kvt_y"), -5, "kvt_y", (2, 3))
+    assert broken(TALK, named, note(TALK, 1, 4, tokens=1), drop(TALK, 2, 5)) == set()
 
 
 def test_an_image_not_yet_answered_stays() -> None:
