@@ -6,7 +6,7 @@ plan is checked by the validator. Sizes are those of the tokens that are sent, n
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from bench.context_sessions import Session
@@ -17,6 +17,7 @@ from budgets.hardware import Hardware
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.pace import Pace
 from gateway.prices import TYPICAL_PROMPT_TOKENS
+from gateway.shown import Shown, shown_by
 from gateway.tokens import counter, encoding
 from policies.conversation import Conversation, Message
 from policies.edit import apply
@@ -65,7 +66,7 @@ class Machine:
 class Served:
     """One call under a tier: the conversation as it came and as it was sent, and its tokens.
 
-    `broken`: what had been sent before was sent otherwise.
+    `broken`: what had been sent before was sent otherwise. `shown`: what its handles stand for.
     """
 
     original: Conversation
@@ -74,6 +75,7 @@ class Served:
     prompt_tokens: int
     cached_tokens: int
     decode_tokens: int
+    shown: Shown = field(default_factory=Shown)
 
     def read_bytes(self, machine: Machine) -> int:
         """KV bytes read while the reply is generated."""
@@ -118,6 +120,7 @@ def replayed(session: Session, tier: Tier, machine: Machine) -> Iterator[Served 
         sent = apply(conversation, made.edits)
         prompt, answer = rendered.prompt(sent.messages), rendered.message(reply)
         broken = sent.messages[: len(before)] != before
-        yield Served(conversation, sent, broken, len(prompt), cache.serve(prompt, answer), len(answer))
+        shown = shown_by(conversation, made.edits, KEEPING)
+        yield Served(conversation, sent, broken, len(prompt), cache.serve(prompt, answer), len(answer), shown)
         memory, known, before = Memory.loads(made.memory.dumps()), len(conversation.messages), sent.messages
         decoded += len(answer)

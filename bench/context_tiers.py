@@ -4,12 +4,13 @@ Rule: one list for all sessions; only its marks are in the measure of the sessio
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from bench.context_replay import Tier
 from policies.cap_context import CapContext
 from policies.dedupe_tool_output import DedupeToolOutput
 from policies.keep_recent_turns import KeepRecentTurns
-from policies.policy import Policy
+from policies.policy import KeepsOriginals, Policy
 from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 
@@ -58,6 +59,7 @@ def tiers(scale: Scale) -> list[Tier]:
     facts = SummarizeOlderTurns(
         by="facts", high_water_tokens=high, low_water_tokens=high // 2, max_tokens=scale.record_tokens
     )
+    recorded = (dedupe, trim, old, facts, *scale.window(0.5))
     return [
         Tier(NONE),
         Tier(SLIDING_TURNS, (KeepRecentTurns(turns=KEPT, high_water_turns=KEPT),)),
@@ -71,12 +73,13 @@ def tiers(scale: Scale) -> list[Tier]:
         Tier("trim, window to 1/2", (trim, *scale.window(0.5))),
         Tier(TOGETHER, together),
         Tier(f"{TOGETHER}, economic", together, economic=True),
-        Tier(f"{TOGETHER}, originals kept", tuple(map(_keeping_originals, together))),
-        Tier(f"{TOGETHER}, facts recorded", (dedupe, trim, old, facts, *scale.window(0.5))),
+        Tier(f"{TOGETHER}, outputs kept", _keeping(together, TrimToolOutput | DedupeToolOutput)),
+        Tier(f"{TOGETHER}, all kept", _keeping(together)),
+        Tier(f"{TOGETHER}, facts recorded", recorded),
+        Tier(f"{TOGETHER}, facts recorded, all kept", _keeping(recorded)),
     ]
 
 
-def _keeping_originals(policy: Policy) -> Policy:
-    if isinstance(policy, TrimToolOutput | DedupeToolOutput):
-        return policy.model_copy(update={"keep_original_seconds": 86_400.0})
-    return policy
+def _keeping(policies: tuple[Policy, ...], kinds: Any = KeepsOriginals) -> tuple[Policy, ...]:
+    kept = {"keep_original_seconds": 86_400.0}
+    return tuple(policy.model_copy(update=kept) if isinstance(policy, kinds) else policy for policy in policies)

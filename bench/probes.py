@@ -1,7 +1,7 @@
 """What is kept of a session: facts planted at known places, and asked for at every later call, without a model.
 
-Rule: a fact is retained if its very characters are in what is sent; recoverable if not, but what stands in its
-message's place names a handle by which the original can be fetched; else lost. Each fact is unlike all others and
+Rule: a fact is retained if its very characters are in what is sent; recoverable if not, but they are in what a handle
+that is sent would give back; else lost. Each fact is unlike all others and
 nowhere else in the session, and stands in a line of its own, or in JSON as a member of its own.
 """
 
@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from bench.context_replay import DIALECT, KEEPING, Served
+from bench.context_replay import DIALECT, Served
 from bench.context_sessions import Session, WireMessage
+from gateway.shown import texts_of
 
 Kind = Literal["number", "path", "name", "error", "decision"]
 Fate = Literal["retained", "recoverable", "lost"]
@@ -108,16 +109,16 @@ def _inserted(items: list[Any], item: Any, place: float) -> list[Any]:
 def fates(facts: Iterable[Fact], served: Served) -> Iterator[tuple[Kind, Fate]]:
     """What has become of every fact that this call's conversation holds."""
     sent = "\n".join(map(DIALECT.countable, served.sent.messages))
-    messages = served.original.messages
+    kept = "\n".join(texts_of(served.shown).values())
     for planted in facts:
-        if planted.at < len(messages):
-            yield planted.kind, _fate(planted.text, messages[planted.at].text, sent)
+        if planted.at < len(served.original.messages):
+            yield planted.kind, _fate(planted.text, sent, kept)
 
 
-def _fate(fact: str, original: str, sent: str) -> Fate:
+def _fate(fact: str, sent: str, kept: str) -> Fate:
     if fact in sent:
         return "retained"
-    return "recoverable" if KEEPING.handle_of(original) in sent else "lost"
+    return "recoverable" if fact in kept else "lost"
 
 
 @dataclass(frozen=True, slots=True)

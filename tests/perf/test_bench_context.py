@@ -129,3 +129,9 @@ def test_an_economic_step_waits_until_it_pays(machine: Machine) -> None:
     session = forty_turns(500, turns=16)
     eager, patient = (run(session, Tier("", window, economic=economic), machine) for economic in (False, True))
     assert sum(call.broken for call in patient) < sum(call.broken for call in eager)
+
+
+def test_with_all_kept_nothing_is_lost_that_a_window_drops(machine: Machine) -> None:
+    for name, keeps in ((f"{TOGETHER}, all kept", True), (TOGETHER, False)):
+        kept = figures([forty_turns(700, turns=24)], named(Scale(6_000, 300, 64, 300, capped=True), name), machine).kept
+        assert (kept.share("lost") == 0) is keeps and (kept.share("recoverable") > 0.3) is keeps

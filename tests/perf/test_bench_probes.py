@@ -2,18 +2,21 @@
 
 import json
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from bench.context_replay import KEEPING, Served
 from bench.context_sessions import Session, forty_turns, real
 from bench.probes import KINDS, Kept, fact, fates, planted
+from gateway.shown import Shown
 from policies.conversation import Conversation
 
 
-def served(session: Session, sent: Session | None = None) -> Served:
+def served(session: Session, sent: Session | None = None, shown: Shown | None = None) -> Served:
     original = Conversation(session.messages)
-    return Served(original, Conversation(sent.messages) if sent else original, False, 0, 0, 0)
+    view = Conversation(sent.messages) if sent else original
+    return Served(original, view, False, 0, 0, 0, shown or Shown())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,12 +74,12 @@ def test_a_fact_is_asked_for_once_it_was_said_and_found_by_its_characters() -> N
     assert lost == ["number"]
 
 
-def test_a_fact_is_recoverable_by_the_handle_of_its_own_original_alone() -> None:
+def test_a_fact_is_recoverable_by_what_a_handle_that_is_sent_gives_back_alone() -> None:
     probed, facts = planted(forty_turns(100, turns=2))
     originals = [message.text for message in probed.messages if message.role == "tool"]
-    for shown, expected in ((0, ["recoverable", "lost"]), (1, ["lost", "recoverable"])):
-        pointer = {"role": "user", "content": f"see {KEEPING.handle_of(originals[shown])}"}
-        found = fates(facts, served(probed, Session("s", [pointer])))
+    for at, expected in ((0, ["recoverable", "lost"]), (1, ["lost", "recoverable"])):
+        shown = Shown({KEEPING.handle_of(originals[at]): partial(str, originals[at])})
+        found = fates(facts, served(probed, Session("s", [{"role": "user", "content": "Go."}]), shown))
         assert [fate for _, fate in found] == expected
 
 
