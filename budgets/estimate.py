@@ -31,13 +31,18 @@ class LearnedRatio(msgspec.Struct, frozen=True):
 
     def observe(self, content_bytes: int, prompt_tokens: int) -> "LearnedRatio":
         """The ratio after a prompt of so many bytes turned out to have so many tokens."""
-        if content_bytes <= 0 or prompt_tokens <= 0:
+        tokens, seen = self.seen(content_bytes, prompt_tokens)
+        if not seen:
             return self
-        weight = min(1.0, self.window_bytes / 10 / content_bytes)
-        seen = content_bytes * weight
         kept = max(0.0, min(1.0, (self.window_bytes - seen) / self.bytes))
-        tokens = self.tokens * kept + prompt_tokens * weight
-        return LearnedRatio(tokens, self.bytes * kept + seen, self.window_bytes)
+        return LearnedRatio(self.tokens * kept + tokens, self.bytes * kept + seen, self.window_bytes)
+
+    def seen(self, content_bytes: int, prompt_tokens: int) -> tuple[float, float]:
+        """The tokens and the bytes that such a prompt counts for; nothing where it tells nothing."""
+        if content_bytes <= 0 or prompt_tokens <= 0:
+            return 0.0, 0.0
+        weight = min(1.0, self.window_bytes / 10 / content_bytes)
+        return prompt_tokens * weight, content_bytes * weight
 
     def estimate(self, content_bytes: int) -> int:
         """Tokens of so many bytes: at least 1, and at most one a byte (a byte-level tokenizer can do no worse)."""

@@ -104,10 +104,10 @@ def _no_keys(pool: Pool) -> dict[str, str]:
 
 
 async def learned(call: Call, service: Service, store: Store) -> Forecast:
-    """What all gateways have learned of the lengths of replies; what each has learned of prompts is its own."""
+    """What all gateways have learned of prompts and of the lengths of replies."""
     forecast = Forecast()
     forecast.usage(call, service)  # says of what the store is to be asked
-    await forecast.replies.exchange(store)
+    await forecast.exchange(store)
     return forecast
 
 

@@ -1,25 +1,30 @@
 """What a call will probably need, learned from what calls like it needed: tokens, seconds, and where its cache is warm.
 
 Rule: memory of one process, expendable at any moment; it begins with the defaults of `budgets.estimate`. Lengths of
-replies are shared through the store, nothing else is. Seconds come from the cost model of the pool's hardware and
-decide phases, never charges.
+replies and tokens per byte are shared through the store, how warm caches are is not: that goes by the sessions that a
+gateway serves. Seconds come from the cost model of the pool's hardware and decide phases, never charges.
 """
+
+import asyncio
+from typing import Final
 
 import msgspec
 
 from backends.demand import Demand
-from budgets.estimate import Ask, LearnedRatio, estimate
+from budgets.estimate import Ask, estimate
 from budgets.lease import Amounts
 from budgets.usage import Usage
 from gateway.call import Call
 from gateway.owned import generated_limit
+from gateway.ratios import Ratios
 from gateway.replies import Replies
 from gateway.service import Service
+from gateway.store import Store
 
 TEMPLATE_TOKENS = 16
 """The most that chat templates put around a message."""
 WARMTH_STEP = 0.05
-UNLEARNED_RATIO = LearnedRatio()
+EXCHANGE_SECONDS: Final = 5.0
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -34,15 +39,23 @@ class Forecast:
     """Learns from settled calls."""
 
     def __init__(self) -> None:
-        self._per_byte: dict[str, LearnedRatio] = {}
-        self._per_count: dict[str, LearnedRatio] = {}
         self._warm: dict[str, float] = {}
         self.replies = Replies()
+        self.ratios = Ratios()
+
+    async def exchange(self, store: Store) -> None:
+        """Tell the store what is new and take what all gateways have learned."""
+        await asyncio.gather(self.replies.exchange(store), self.ratios.exchange(store))
+
+    async def keep_exchanging(self, store: Store) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(EXCHANGE_SECONDS)
+            await self.exchange(store)
 
     def ratio(self, model: str) -> float:
         """Tokens of the model's own tokenizer to one that we count; 1 until learned."""
-        learned = self._per_count.get(model)
-        return 1.0 if learned is None else learned.tokens_per_byte
+        return self.ratios.of(model, "counted").tokens_per_byte
 
     def usage(self, call: Call, service: Service) -> Usage:
         """What to reserve for a call before anything is counted."""
@@ -53,7 +66,7 @@ class Forecast:
             generates=call.generates,
         )
         reply = self.replies.quantile(service.key, service.caller.may.organisation)
-        return estimate(ask, self._per_byte.get(service.model.name, UNLEARNED_RATIO), reply, service.bounds)
+        return estimate(ask, self.ratios.of(service.model.name, "bytes"), reply, service.bounds)
 
     def asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
@@ -74,7 +87,7 @@ class Forecast:
     def known_tokens(self, call: Call, service: Service, known_messages: int) -> int:
         """Estimated tokens of the first messages, which the session's home has seen before."""
         known_bytes = sum(map(len, call.messages[:known_messages])) if known_messages else 0
-        return self._per_byte.get(service.model.name, UNLEARNED_RATIO).estimate(known_bytes) if known_bytes else 0
+        return self.ratios.of(service.model.name, "bytes").estimate(known_bytes) if known_bytes else 0
 
     def warm(self, model: str) -> float:
         """How much of a prefix that was sent before an engine still held, over the last calls; 1 until learned."""
@@ -92,11 +105,9 @@ class Forecast:
             return
         model = service.model.name
         if counted_tokens is not None:
-            known = self._per_count.get(model, LearnedRatio(100.0, 100.0, window_bytes=100_000.0))
-            self._per_count[model] = known.observe(counted_tokens, used.prompt_tokens)
+            self.ratios.learn(model, "counted", counted_tokens, used.prompt_tokens)
         else:  # without edits the engine saw just these bytes
-            per_byte = self._per_byte.get(model, UNLEARNED_RATIO)
-            self._per_byte[model] = per_byte.observe(call.content_bytes, used.prompt_tokens)
+            self.ratios.learn(model, "bytes", call.content_bytes, used.prompt_tokens)
         if call.generates:
             organisation = service.caller.may.organisation
             self.replies.learn(service.key, used.decode_tokens // max(1, call.choices), organisation)

@@ -26,7 +26,6 @@ WELL_KNOWN: Final = 128.0
 SAMPLED: Final = 0.125
 """Once this many replies are known, one in eight is looked at: a quantile does not need them all."""
 UNLEARNED: Final = Quantile()
-EVERY_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 1.0
 """For the store: nobody waits for it, but a gateway that stops."""
 AT_ONCE: Final = 256
@@ -74,12 +73,6 @@ class Replies:
         """Tell the store what is new and take what it knows. A store that is away hears of it the next time."""
         told = {key: self._news.pop(key) for key in list(self._news)[:AT_ONCE]}
         await asyncio.gather(*(self._told(store, key, news) for key, news in told.items()))
-
-    async def keep_exchanging(self, store: Store) -> None:
-        """Until cancelled."""
-        while True:
-            await asyncio.sleep(EVERY_SECONDS)
-            await self.exchange(store)
 
     async def _told(self, store: Store, key: Key, news: News) -> None:
         step = adding(key, news)

@@ -12,6 +12,7 @@ from gateway.digests import Chain
 from gateway.histories import Key, Wish
 from gateway.metrics import Metrics
 from gateway.originals import Originals, checked
+from gateway.ratios import Ratios
 from gateway.replies import Replies
 from gateway.service import Service
 from gateway.sessions import Progress, SessionLimits, Sessions
@@ -93,6 +94,10 @@ async def every_script(store: Store) -> None:
         replies.learn(("acme", "m"), tokens)
         await replies.exchange(store)
         assert not replies._news, "the store took it"
+        ratios = Ratios()
+        ratios.learn("m", "bytes", 40, 10 * tokens)
+        await ratios.exchange(store)
+        assert not ratios._news, "the store took it"
     scope = Scope("acme", (Limit(dimension="requests", amount=1, per_seconds=1e6),))
     grant = await reserve(store.run, scope, {"requests": 1})
     assert isinstance(grant, Grant)
