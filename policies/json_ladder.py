@@ -42,8 +42,10 @@ _decoded = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant
 """Made once: to make a decoder takes longer than to read a short text."""
 
 _ITEMS = (512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
-LADDER = (Step(1 << 62, 1 << 62), *(Step(items, 64 * items) for items in _ITEMS), Step(2, 40), Step(1, 24))
+UNBOUNDED = 1 << 62
+LADDER = (Step(UNBOUNDED, UNBOUNDED), *(Step(items, 64 * items) for items in _ITEMS), Step(2, 40), Step(1, 24))
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
+_quoted = json.encoder.encode_basestring
 
 UNCUT_CHARACTERS = 64
 """A string is not cut for less than this: the marker is about as long."""
@@ -84,7 +86,9 @@ def parse(text: str) -> Json:
 
 def _stays(data: bytes, step: Step, depth: int) -> bool:
     """Whether a value is so small that no part of it can be cut; without escapes it needs none read either."""
-    if len(data) > min(step.characters + UNCUT_CHARACTERS, 2 * step.items) or b"\\" in data:
+    if len(data) > step.characters + UNCUT_CHARACTERS or b"\\" in data:
+        return False
+    if len(data) > 2 * step.items and b"[" in data:
         return False
     return depth + data.count(b"[") + data.count(b"{") < DEPTH
 
@@ -120,57 +124,76 @@ def _parsed(text: str) -> Json:
 
 def render(value: Json, level: int, fate: str = LOST) -> str:
     """`value` in its shortest JSON form, cut down to step `level` of the ladder."""
-    return "".join(_pieces(value, LADDER[level]._replace(fate=fate), 0))
+    sheet = _Sheet(LADDER[level]._replace(fate=fate), UNBOUNDED)
+    sheet.write(value, 0)
+    return "".join(sheet.pieces)
 
 
 def is_longer(value: Json, level: int, characters: int) -> bool:
     """Whether `render` would give more than so many characters; it is not rendered further than that."""
-    left = characters
-    for piece in _pieces(value, LADDER[level], 0):
-        left -= len(piece)
-        if left < 0:
-            return True
+    try:
+        _Sheet(LADDER[level], characters).write(value, 0)
+    except _Full:
+        return True
     return False
 
 
-def _pieces(value: Json, step: Step, depth: int) -> Iterator[str]:
-    if isinstance(value, msgspec.Raw):
-        data = bytes(value)
-        if _stays(data, step, depth):
-            yield msgspec.json.format(data, indent=-1).decode()
-            return
-        value = _opened(data)
-    match value:
-        case Number():
-            yield value
-        case str():
-            yield _encoded(_shortened(value, step))
-        case dict() | list() if value and depth >= DEPTH:
-            yield _encoded(f"[kvgate: a nested part left out, {step.fate}]")
-        case dict():
-            yield from _object(value, step, depth)
-        case list():
-            yield from _array(value, step, depth)
-        case _:
-            yield _encoded(value)
+class _Full(Exception):
+    """More was written than there was room for."""
 
 
-def _object(value: dict[str, Json], step: Step, depth: int) -> Iterator[str]:
-    comma = "{"
-    for key, item in value.items():
-        yield f"{comma}{_encoded(key)}:"
-        yield from _pieces(item, step, depth + 1)
-        comma = ","
-    yield "}" if value else "{}"
+class _Sheet:
+    """What is written of a value, piece by piece. Raises `_Full`."""
 
+    __slots__ = ("_left", "_step", "pieces")
 
-def _array(value: list[Json], step: Step, depth: int) -> Iterator[str]:
-    comma = "["
-    for item in _kept(value, step):
-        yield comma
-        yield from _pieces(item, step, depth + 1)
-        comma = ","
-    yield "]" if value else "[]"
+    def __init__(self, step: Step, characters: int) -> None:
+        self._step = step
+        self._left = characters
+        self.pieces: list[str] = []
+
+    def write(self, value: Json, depth: int) -> None:
+        if isinstance(value, msgspec.Raw):
+            data = bytes(value)
+            if _stays(data, self._step, depth):
+                self._add(msgspec.json.format(data, indent=-1).decode())
+                return
+            value = _opened(data)
+        match value:
+            case Number():
+                self._add(value)
+            case str():
+                self._add(_quoted(_shortened(value, self._step)))
+            case dict() | list() if value and depth >= DEPTH:
+                self._add(_quoted(f"[kvgate: a nested part left out, {self._step.fate}]"))
+            case dict():
+                self._object(value, depth)
+            case list():
+                self._array(value, depth)
+            case _:
+                self._add(_encoded(value))
+
+    def _object(self, value: dict[str, Json], depth: int) -> None:
+        comma = "{"
+        for key, item in value.items():
+            self._add(f"{comma}{_quoted(key)}:")
+            self.write(item, depth + 1)
+            comma = ","
+        self._add("}" if value else "{}")
+
+    def _array(self, value: list[Json], depth: int) -> None:
+        comma = "["
+        for item in _kept(value, self._step):
+            self._add(comma)
+            self.write(item, depth + 1)
+            comma = ","
+        self._add("]" if value else "[]")
+
+    def _add(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise _Full
 
 
 def _kept(value: list[Json], step: Step) -> Iterator[Json]:

@@ -11,16 +11,17 @@ import msgspec
 VERSION = 1
 """Goes up when the same `Trim` would render to other bytes; older memory is then forgotten."""
 
-Form = Literal["text", "folded", "json", "wrapped", "same", "superseded"]
+Form = Literal["text", "folded", "json", "rows", "wrapped", "same", "superseded"]
 
 
 class Trim(msgspec.Struct, frozen=True, gc=False):
     """How one tool output was trimmed.
 
     `spans` are the character ranges kept of a text (head, lines of the middle, tail; none: all of it, folded); `level`
-    is the step of the ladder used for JSON; `of_tokens` and `removed_tokens` are the message's tokens before and what
-    the trim saved. The forms `same` and `superseded` keep nothing and point to an earlier or later output. `late`: for
-    its age, so that it says less than a fresh copy would. Under `handle` the original is kept; empty for none.
+    is the step of the ladder used for JSON. For `rows` the spans are of the items of an array. `of_tokens` and
+    `removed_tokens` are the message's tokens before and what the trim saved. The forms `same` and `superseded` keep
+    nothing and point to an earlier or later output. `late`: for its age, so that it says less than a fresh copy would.
+    Under `handle` the original is kept; empty for none.
     """
 
     digest: bytes

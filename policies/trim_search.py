@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from policies import json_ladder
+from policies import json_ladder, json_rows
 from policies.conversation import Message
 from policies.folding import folded
 from policies.measuring import Marks, Measure
 from policies.memory import Form, Trim
 from policies.text_spans import Span, error_lines, spans, within
-from policies.trimmed_text import render, shorter_json, whole
+from policies.trimmed_text import fewer_rows, render, shorter_json, whole
 
 Count = Callable[[str], int]
 
@@ -32,8 +32,14 @@ MARKER_TOKENS = 96
 GOOD_SHARE = 0.9
 """A search ends when this share of the budget is used."""
 
+ROWS = 8
+"""With fewer items of an array that fit whole, what is long is the items: they are made shorter themselves."""
+
 CHARACTERS_A_TOKEN = 3
 """How many characters of error lines are tried for a token: they are counted, and fewer taken if they are dense."""
+
+HOPELESS = 3
+"""Where even the last step has so many times the characters that fit by the density of the whole, no step fits."""
 
 TOKEN_CHARACTERS = 16
 """A text with more characters than this for each token of the budget is taken to be too long without a count."""
@@ -54,6 +60,8 @@ def fit(message: Message, budget: int, head_share: float, count: Count, handle: 
     """
     if message.text.lstrip()[:1] not in ("{", "[", '"'):
         return _fit_excerpt(message, "text", budget, head_share, count, handle)
+    if (found := _fit_rows(message, budget, head_share, count, handle)) is not None:
+        return found
     try:
         value = json_ladder.parse(message.text)
     except ValueError:
@@ -62,19 +70,41 @@ def fit(message: Message, budget: int, head_share: float, count: Count, handle: 
     return found or _fit_excerpt(message, "wrapped", budget, head_share, count, handle)
 
 
-def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Count, handle: str) -> Fit | None:
-    """The first step of the ladder that fits; a later step keeps less.
+def _fit_rows(message: Message, budget: int, head_share: float, count: Count, handle: str) -> Fit | None:
+    """The first and last items of a long array, if enough of them fit whole; what is kept is counted once."""
+    try:
+        found = json_rows.rows(message.text)
+        if found is None:
+            return None
+        size, density = len(found.items), message.tokens / len(message.text)
+        room = budget - count(fewer_rows(found, _rows(message, 0, size, size, handle)))
+        head, head_tokens = json_rows.fitting(found.items, int(room * head_share), density, count)
+        tail, tail_tokens = json_rows.fitting(found.items[head:], room - head_tokens, density, count, from_end=True)
+        if not (head and tail and ROWS <= head + tail <= size - 2):
+            return None
+        trim = _rows(message, head, size - tail, size, handle)
+        text = whole(fewer_rows(found, trim))
+    except ValueError:
+        return None
+    return Fit(trim, text, budget - room + head_tokens + tail_tokens)
 
-    Steps are first looked for by length, by how dense the text was that was counted last; so few are counted.
+
+def _rows(message: Message, head: int, tail: int, stop: int, handle: str) -> Trim:
+    return _trim(message, "rows", spans=((0, head), (tail, stop)), handle=handle)
+
+
+def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Count, handle: str) -> Fit | None:
+    """The first step of the ladder that is found to fit; a later step keeps less.
+
+    A step is looked for by length, by how dense the text was that was counted last; so few are counted.
     """
     found: Fit | None = None
     density = message.tokens / len(message.text)
     low, high = 0, len(json_ladder.LADDER)
-    for guess in (True, True, *[False] * high):
-        if low >= high:
-            break
-        room = int(budget / density)
-        level = _level(value, low, high, room) if guess else (low + high) // 2
+    if json_ladder.is_longer(value, high - 1, int(HOPELESS * budget / density)):
+        return None
+    for _ in range(TRIES):
+        level = _level(value, low, high, int(budget / density))
         if level == high and found is not None:
             break
         trim = _of_level(message, min(level, high - 1), handle)
@@ -85,6 +115,8 @@ def _fit_json(message: Message, value: json_ladder.Json, budget: int, count: Cou
             found, high = Fit(trim, text, tokens), trim.level
         else:
             low = trim.level + 1
+        if low >= high:
+            break
     return found
 
 

@@ -8,7 +8,7 @@ never leaves.
 import json
 from collections.abc import Callable
 
-from policies import json_ladder
+from policies import json_ladder, json_rows
 from policies.folding import folded
 from policies.memory import Trim
 from policies.text_spans import boundary
@@ -27,6 +27,10 @@ def render(text: str, trim: Trim) -> str:
     match trim.form:
         case "json":
             return whole(shorter_json(json_ladder.parse(text), trim))
+        case "rows":
+            if (found := json_rows.rows(text)) is None:
+                raise ValueError("no rows")
+            return whole(fewer_rows(found, trim))
         case "wrapped":
             return json.dumps({"kvgate_incomplete": True, "excerpt": whole(_spliced(text, trim))}, ensure_ascii=False)
         case "folded":
@@ -51,6 +55,14 @@ def shorter_json(value: json_ladder.Json, trim: Trim) -> str:
     if isinstance(value, list) and trim.handle:
         return _with_last(json_ladder.render(value, trim.level, KEPT), f'"[kvgate: {_fate(trim)}]"')
     return json_ladder.render(value, trim.level, _fate(trim))
+
+
+def fewer_rows(rows: json_rows.Rows, trim: Trim) -> str:
+    """An array with fewer items; the handle stands where `shorter_json` puts it. Raises `ValueError`."""
+    (_, head), (tail, stop) = trim.spans
+    if rows.members is not None and ORIGINAL not in rows.members and trim.handle:
+        return _with_last(rows.cut(head, stop - tail, KEPT), f'"{ORIGINAL}":"{trim.handle}"')
+    return rows.cut(head, stop - tail, _fate(trim))
 
 
 def _with_last(container: str, entry: str) -> str:
