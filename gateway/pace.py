@@ -4,6 +4,8 @@ Rule: predictions for choosing only. Sizes are rounded up to one of sixteen step
 cost model is exact, so that nearly every call finds its answer ready.
 """
 
+from itertools import islice
+
 from budgets import cost
 from budgets.geometry import Geometry
 from budgets.hardware import Hardware
@@ -56,5 +58,6 @@ def rounded(tokens: int) -> int:
 
 def _keep(kept: dict[tuple[int, int], float], key: tuple[int, int], seconds: float) -> None:
     if len(kept) >= MAX_KEPT:
-        kept.clear()
+        for old in list(islice(kept, MAX_KEPT // 2)):
+            del kept[old]
     kept[key] = seconds

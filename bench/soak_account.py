@@ -1,0 +1,109 @@
+"""What a soak saw, and what of it is not as it must be.
+
+Rule: what was taken has been given back, memory is flat, and what is remembered was at its bounds all the time, so that
+nothing flat is called growth and no growth is called filling up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from bench.flat import BOUND, Growth, Reading, growth
+
+GARBAGE: Final = 0.01
+"""Objects a call that the garbage collector may find: calls leave none, a scrape of the metrics leaves a few."""
+FULL: Final = 0.5
+"""Of its bound, what a memory holds at least that has forgotten something."""
+FILLED: Final = ("token_counts", "predicted_seconds")
+"""What the soak's calls use of what is remembered."""
+LEFT: Final = ("in_flight", "requests_open", "waiting")
+WRONG: Final = ("task_failures", "context_violations")
+LATE: Final = ("store_timeouts", "store_unwritten")
+
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Account:
+    """`full_rate` in calls a second; `before` and `after` are the gateway's metrics, by name."""
+
+    full_rate: float
+    seconds: float
+    outcomes: Mapping[str, int]
+    readings: Sequence[Reading]
+    before: Figures
+    after: Figures
+    reservations: int
+
+    @property
+    def calls(self) -> int:
+        return sum(self.outcomes.values())
+
+    @cached_property
+    def growth(self) -> Growth:
+        return growth(self.readings)
+
+    @property
+    def garbage(self) -> float:
+        """Objects a call that the garbage collector found."""
+        return self._more("garbage_objects") / max(1, self.calls)
+
+    @cached_property
+    def problems(self) -> Sequence[str]:
+        """What is not as it must be, each in a few words."""
+        left = [name for name in LEFT if self.after.get(f"kvgate_{name}")]
+        wrong = [name for name in WRONG if self.after.get(f"kvgate_{name}_total")]
+        never_full = [
+            f"{name} not full: nothing can be said about memory"
+            for name in FILLED
+            if min(self._fullness(name, figures) for figures in (self.before, self.after)) < FULL
+        ]
+        others = {
+            "reservations_open": self.reservations > 0,
+            "memory grows, or the run is too short to tell": not self.growth.flat,
+            "garbage": self.garbage > GARBAGE,
+            "silent ends": self.outcomes.get("silent", 0) > 0,
+        }
+        return [*left, *wrong, *never_full, *[name for name, so in others.items() if so]]
+
+    def told(self) -> Mapping[str, object]:
+        """All of it, for people."""
+        late = [reading.bytes for reading in self.readings[len(self.readings) // 3 :]]
+        names = sorted(name.split()[1] for name in self.after if name.startswith("kvgate_remembered "))
+        return {
+            "calls": self.calls,
+            "calls_a_second": {"at full load": self.full_rate, "in the soak": self.calls / self.seconds},
+            "outcomes": dict(self.outcomes),
+            "memory_megabytes": {
+                "begin": self.readings[0].bytes / 1e6,
+                "last two thirds": [min(late) / 1e6, max(late) / 1e6],
+                "end": self.readings[-1].bytes / 1e6,
+            },
+            "growth_bytes_a_call": {
+                "slope": self.growth.slope,
+                "error": self.growth.error,
+                "at most": self.growth.most,
+                "bound": BOUND,
+            },
+            "garbage_objects_a_call": self.garbage,
+            "remembered_before_and_after_of": {
+                name: [figures[f"kvgate_{kind} {name}"] for kind, figures in self._kinds] for name in names
+            },
+            "reservations_open": self.reservations,
+            **{name: self.after.get(f"kvgate_{name}", 0.0) for name in LEFT},
+            **{name: self.after.get(f"kvgate_{name}_total", 0.0) for name in WRONG},
+            **{name: self._more(name) for name in LATE},
+        }
+
+    @property
+    def _kinds(self) -> Sequence[tuple[str, Figures]]:
+        return ("remembered", self.before), ("remembered", self.after), ("remembered_most", self.after)
+
+    def _fullness(self, what: str, figures: Figures) -> float:
+        most = figures.get(f"kvgate_remembered_most {what}", 0.0)
+        return figures.get(f"kvgate_remembered {what}", 0.0) / most if most else 0.0
+
+    def _more(self, name: str) -> float:
+        key = f"kvgate_{name}_total"
+        return self.after.get(key, 0.0) - self.before.get(key, 0.0)

@@ -1,0 +1,49 @@
+"""What a soak calls clean, and each thing that it does not."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.flat import Reading
+from bench.soak_account import FILLED, Account
+
+FULL = {f"kvgate_remembered {name}": 60.0 for name in FILLED} | {
+    f"kvgate_remembered_most {name}": 100.0 for name in FILLED
+}
+FLAT = [Reading(number * 1_000, 140_000_000) for number in range(300)]
+CLEAN = Account(600.0, 600.0, {"done": 290_000, "left": 9_000}, FLAT, FULL, FULL, 0)
+
+
+def test_a_clean_run() -> None:
+    assert CLEAN.problems == []
+    told = CLEAN.told()
+    assert told["calls"] == 299_000
+    assert told["growth_bytes_a_call"] == {"slope": 0.0, "error": 0.0, "at most": 0.0, "bound": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"after": FULL | {"kvgate_in_flight": 1.0}}, "in_flight"),
+        ({"after": FULL | {"kvgate_requests_open": 1.0}}, "requests_open"),
+        ({"after": FULL | {"kvgate_task_failures_total": 1.0}}, "task_failures"),
+        ({"after": FULL | {"kvgate_garbage_objects_total": 9_000.0}}, "garbage"),
+        ({"before": FULL | {"kvgate_remembered token_counts": 40.0}}, "token_counts not full"),
+        ({"after": FULL | {"kvgate_remembered predicted_seconds": 40.0}}, "predicted_seconds not full"),
+        ({"before": {}}, "token_counts not full"),
+        ({"reservations": 1}, "reservations_open"),
+        ({"outcomes": {"done": 299_999, "silent": 1}}, "silent ends"),
+        ({"readings": [Reading(r.calls, r.bytes + 16 * r.calls) for r in FLAT]}, "memory grows"),
+        ({"readings": FLAT[:20]}, "memory grows, or the run is too short to tell"),
+    ],
+)
+def test_what_is_not_clean(change: dict[str, Any], problem: str) -> None:
+    problems = replace(CLEAN, **change).problems
+    assert problems and problems[0].startswith(problem)
+
+
+def test_late_answers_of_the_store_are_told_and_no_fault() -> None:
+    late = replace(CLEAN, after=FULL | {"kvgate_store_timeouts_total": 5.0})
+    assert late.problems == []
+    assert late.told()["store_timeouts"] == 5.0
