@@ -73,7 +73,7 @@ class Attempt:
         try:
             self._delivery.sent = True
             self._delivery.sent_at = self._clock()
-            exchange = await self._pool.open(self._lease.replica.name, self._path, self._headers, self._body)
+            exchange = await self._pool.open(self._delivery.replica, self._path, self._headers, self._body)
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:
             raise engine_fault(failure.with_traceback(None)) from None
@@ -84,7 +84,7 @@ class Attempt:
             if exchange is not None:
                 exchange.abort()  # does nothing to one that ended
             self._lease.release(outcome)
-            self._metrics.attempts.add(1, self._pool.name, self._lease.replica.name, outcome)
+            self._metrics.attempts.add(1, self._pool.name, self._delivery.replica, outcome)
 
     @property
     def _path(self) -> bytes:

@@ -14,6 +14,7 @@ import httptools
 
 from gateway.call import Request
 from gateway.clock import Clock
+from gateway.known_head import KnownHead
 from gateway.responder import Responder
 from gateway.tasks import Tasks
 
@@ -69,6 +70,8 @@ class ClientConnection(asyncio.Protocol):
         self._refused = False
         self._costs = False
         self._waiting: deque[Request] = deque()
+        self._whole = b""  # what was read, while it may be one whole request
+        self._known: KnownHead | None = None
         self.responder: Responder | None = None
         self.deadline = 0.0
         self.unread_since = float("inf")
@@ -83,6 +86,12 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        idle = self.responder is None and not (self._in_head or self._in_body)
+        if idle and self._known is not None and (request := self._known.again(data)) is not None:
+            self.deadline = float("inf")
+            self._serve(request)
+            return
+        self._whole = data if idle else b""
         self._stalled_bytes += len(data)  # the parser's callbacks set it back whenever the request gets on
         try:
             self._parser.feed_data(data)
@@ -175,6 +184,8 @@ class ClientConnection(asyncio.Protocol):
         )
         self._body = []
         if self.responder is None:
+            self._known = KnownHead.of(self._whole, request, self._limits.body_bytes) if self._whole else None
+            self._whole = b""
             self._serve(request)
             return
         self._waiting.append(request)

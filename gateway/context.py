@@ -119,7 +119,7 @@ class Context:
         weight = reply_size(service.policies, reply) if service.caps_replies else 0
         size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages), weight)
         repair = None if service.takes_broken_arguments else service.arguments.repair(call, known.digests)
-        counts = known.memory.counts or not service.quiet(size, known.idle_seconds)
+        counts = (known.memory is not EMPTY and known.memory.counts) or not service.quiet(size, known.idle_seconds)
         if not (counts or service.looks or service.ages or repair or known.memory is not EMPTY):
             return estimated(call)
         scale = self._ratio(service.model.name) if counts else 1.0

@@ -3,15 +3,14 @@
 Rule: numbers are the engine's; what nobody reported is absent, not zero.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from backends.frames import Usage
 from budgets.charge import Spent
 from gateway.call import Outcome
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(msgspec.Struct):
     """`sent`: a request went out. `frames`: data frames of a stream seen. `first_at`: when content first came.
 
     `sent_at`, when the last attempt began, and `ended_at`, both by the monotonic clock. `absorbed` are attempts that
@@ -28,11 +27,12 @@ class Delivery:
     sent_at: float = 0.0
     ended_at: float = 0.0
     network_bytes: int = 0
-    absorbed: list["Delivery"] = field(default_factory=list)
+    absorbed: "tuple[Delivery, ...]" = ()
 
     def absorb(self, now: float) -> None:
         """The attempt that has just failed is nobody's to pay."""
-        self.absorbed.append(Delivery(pool=self.pool, replica=self.replica, sent_at=self.sent_at, ended_at=now))
+        failed = Delivery(pool=self.pool, replica=self.replica, sent_at=self.sent_at, ended_at=now)
+        self.absorbed = (*self.absorbed, failed)
 
     def spent(self, batch: float) -> Spent:
         """How long the engine held its KV. An answer that came as a whole grew evenly all the time."""

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import xxhash
 
-from gateway.markers import MARKER, without_markers
+from gateway.markers import without_markers
 
 
 def of_messages(messages: Iterable[bytes]) -> tuple[bytes, ...]:
     """One digest of 16 bytes for each message, whether a cache marker stands in it or not."""
-    digest = xxhash.xxh3_128_digest
-    return tuple([digest(without_markers(message) if MARKER in message else message) for message in messages])
+    return tuple(map(xxhash.xxh3_128_digest, map(without_markers, messages)))
 
 
 class Chain:

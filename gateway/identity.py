@@ -18,6 +18,7 @@ from config.tiers import IDENTITY, IdentitySource
 _USABLE = re.compile(r"[A-Za-z0-9._:@/+=-]{1,256}")
 # Claude Code's `metadata.user_id`: user_<hash>_account_<uuid>_session_<uuid>.
 _SESSION_OF_USER = re.compile(r"_session_([A-Za-z0-9-]{8,})$")
+_SESSION_NAMES = re.compile(rb"session|thread-id|conversation_id")
 _KEPT_AS_IS = 64
 _PARENT = b"x-parent-session-id"  # names the session that started this one
 _CODEX_HEADERS = (b"session-id", b"session_id", b"thread-id", b"conversation_id")
@@ -76,8 +77,7 @@ def named(id: str) -> str | None:
 
 def _names_session(headers: Mapping[bytes, bytes]) -> bool:
     """Whether any header could name a session; most requests have none."""
-    names = b" ".join(headers)
-    return b"session" in names or b"thread-id" in names or b"conversation_id" in names
+    return _SESSION_NAMES.search(b" ".join(headers)) is not None
 
 
 def _claims(headers: Mapping[bytes, bytes], hints: SessionHints, sources: Sequence[IdentitySource]) -> Iterator[Claim]:

@@ -18,4 +18,4 @@ White space before the comma is looked for as far as a few bytes, so that withou
 
 def without_markers(data: bytes) -> bytes:
     """JSON without its markers; the very same object if it has none."""
-    return _FIELD.sub(b"", data) if MARKER in data else data
+    return data if data.find(MARKER) < 0 else _FIELD.sub(b"", data)

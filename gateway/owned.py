@@ -14,6 +14,7 @@ from gateway.call import Call
 from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS
 from gateway.tenants import Caller
 
+_FORBIDDEN = frozenset(FORBIDDEN)
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
 
 
@@ -24,7 +25,7 @@ def owned_fields(
 
     `reply_tokens`: what a policy clamped the reply to, if one did.
     """
-    fields: dict[str, bytes | None] = {name: None for name in call.present if name in FORBIDDEN}
+    fields: dict[str, bytes | None] = dict.fromkeys(_FORBIDDEN.intersection(call.present))
     if call.model != engine_name:
         fields["model"] = msgspec.json.encode(engine_name)
     if features.cache_salt:
@@ -61,9 +62,10 @@ def _limits(call: Call, tier: MaxTokens) -> dict[str, bytes]:
         limit = generated_limit(call, tier)
         name = LIMIT_FIELDS[0] if LIMIT_FIELDS[0] in call.present else LIMIT_FIELDS[1]
         return {} if limit is None else {name: b"%d" % limit}
+    if (limit := tier.limit) is None:
+        return {}
     given = {name: _NUMBER.decode(call.present[name]) for name in LIMIT_FIELDS if name in call.present}
-    limit = tier.limit
-    return {name: b"%d" % limit for name, asked in given.items() if limit is not None and (asked or 0) > limit}
+    return {name: b"%d" % limit for name, asked in given.items() if (asked or 0) > limit}
 
 
 def _with_usage(options: bytes | None) -> bytes:

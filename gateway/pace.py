@@ -52,7 +52,9 @@ class Pace:
 
 def rounded(tokens: int) -> int:
     """Up to the next of sixteen steps per doubling; exact below 32."""
-    shift = max(0, tokens.bit_length() - 5)
+    if tokens < 32:
+        return tokens
+    shift = tokens.bit_length() - 5
     return -(-tokens >> shift) << shift
 
 

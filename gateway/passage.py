@@ -3,7 +3,6 @@
 Rule: filled in from top to bottom; nothing is taken back.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -38,8 +37,7 @@ class Opened(msgspec.Struct, frozen=True):
 CLIENT: Final = "client"
 
 
-@dataclass(slots=True)
-class Passage:
+class Passage(msgspec.Struct):
     """One request on its way. Times by the monotonic clock.
 
     `label` says for whom, in the records of what was used; `session` of which session, where it is not the one opened.
@@ -49,7 +47,7 @@ class Passage:
     service: Service
     request_id: str
     started_at: float
-    delivery: Delivery = field(default_factory=Delivery)
+    delivery: Delivery = msgspec.field(default_factory=Delivery)
     planned: Planned | None = None
     prefix: Prefix | None = None
     extension: Extension | None = None

@@ -131,7 +131,7 @@ class Responder:
             self.on_gone()
 
     def _head(self, status: int, headers: Iterable[Header], framing: bytes) -> bytes:
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        lines = b"\r\n".join((*map(b": ".join, headers), b""))
         close = b"" if self._keep else b"connection: close\r\n"
         line = STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status  # engines may use any number
         return b"".join((line, self._line.date, lines, framing, close, b"\r\n"))

@@ -158,6 +158,9 @@ def normal(path: str) -> str:
 
 def require_json(request: Request) -> None:
     """Raises `InvalidRequest` unless the body is declared as plain JSON, as the engines do."""
+    headers = request.headers
+    if headers.get(b"content-type") == JSON[1] and b"content-encoding" not in headers:
+        return
     media = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media != b"application/json":
         raise errors.InvalidRequest("Only `Content-Type: application/json` is accepted.")

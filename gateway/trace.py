@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 TRACE_HEADERS: Final = (b"traceparent", b"tracestate", b"baggage")
+_TRACING: Final = frozenset(TRACE_HEADERS)
 ID_BYTES: Final = 16
 IDS_AT_ONCE: Final = 256
 """Random bytes are asked of the system for so many ids at once."""
@@ -28,4 +29,6 @@ def _uuid(digits: str) -> str:
 
 def carried(headers: Mapping[bytes, bytes]) -> bytes:
     """The trace headers of a request as header lines."""
+    if _TRACING.isdisjoint(headers):
+        return b""
     return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in TRACE_HEADERS if name in headers])

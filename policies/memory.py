@@ -95,8 +95,9 @@ class InForce(msgspec.Struct, frozen=True):
     @property
     def counts(self) -> bool:
         """Whether there are edits whose tokens matter: more than rules in force."""
-        borders = (self.cut, self.cleared, self.summary, self.ahead)
-        return bool(self.trims) or any(border is not None for border in borders)
+        if self.trims or self.cut is not None or self.cleared is not None:
+            return True
+        return self.summary is not None or self.ahead is not None
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):

@@ -50,12 +50,12 @@ def edited(body: bytes, fields: Mapping[str, bytes | None], present: Mapping[str
 
     Nothing to do gives the very same object.
     """
-    touched = [name for name in fields if name in present]
-    added = b"".join(
-        b'"%b":%b,' % (name.encode(), value)
-        for name, value in fields.items()
-        if value is not None and name not in present
-    )
+    touched, added = [], b""
+    for name, value in fields.items():
+        if name in present:
+            touched.append(name)
+        elif value is not None:
+            added += b'"%b":%b,' % (name.encode(), value)
     if touched:
         body = _spliced(body, {name: fields[name] for name in touched})
     if not added:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS
+from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS, OWNED
 from gateway.dialects.characters import has_encoded, sound
 from gateway.dialects.fields import top_level
 from gateway.errors import InvalidRequest
@@ -62,6 +62,7 @@ _seldom = attrgetter(*FORBIDDEN)
 _NONE_SELDOM = (msgspec.UNSET,) * len(FORBIDDEN)
 _hinted = attrgetter("session_id", "previous_response_id", "conversation", "prompt_cache_key", "metadata")
 _NO_HINTS_GIVEN = (None,) * 5
+_QUOTED = {name: b'"%b"' % name.encode() for name in OWNED}
 _OPTIONS = msgspec.json.Decoder(StreamOptions | None)
 _MISSING = re.compile(r"missing required field `([^`]+)`")
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
@@ -115,11 +116,11 @@ def present(raw: bytes, body: OpenAIBody) -> dict[str, bytes]:
     if values != _NONE_SELDOM:
         given = zip(FORBIDDEN, values, strict=True)
         found |= {name: bytes(value) for name, value in given if value is not msgspec.UNSET}
-    if b"\\u00" in raw and _SPELLED_OUT.search(raw):
+    if raw.find(b"\\u00") >= 0 and _SPELLED_OUT.search(raw):
         top_level(raw)
         return found
     for name in found:
-        if raw.count(b'"%b"' % name.encode()) > 1:
+        if raw.count(_QUOTED[name]) > 1:
             top_level(raw)  # the name may stand deeper, in a tool's schema: only the walk can tell
             break
     return found
@@ -138,8 +139,9 @@ def wants_usage(body: OpenAIBody) -> bool:
 
 def limit_of(body: OpenAIBody) -> int | None:
     """The client's limit on generated tokens, the first of `LIMIT_FIELDS` that has one; `None` if it gave none."""
-    given = [_limit(name, getattr(body, name)) for name in LIMIT_FIELDS]
-    return next((value for value in given if value is not None), None)
+    first = _limit(LIMIT_FIELDS[0], body.max_completion_tokens)
+    second = _limit(LIMIT_FIELDS[1], body.max_tokens)
+    return second if first is None else first
 
 
 def _limit(name: str, raw: Raw) -> int | None:

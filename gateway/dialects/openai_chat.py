@@ -107,9 +107,9 @@ class OpenAIChat(OpenAIDialect):
 
 def largest_output(body: bytes, messages: Sequence[bytes], sizes: Sequence[int]) -> int:
     """The size of the largest message that may be a tool's output; 0 if none can be."""
-    if b"\\u00" in body:
+    if body.find(b"\\u00") >= 0:  # not `in`: for bytes that raises and drops an error before it looks
         return max(sizes)  # a role may be spelled in escapes
-    if b'"tool"' not in body:
+    if body.find(b'"tool"') < 0:
         return 0
     return max((size for message, size in zip(messages, sizes, strict=True) if b'"tool"' in message), default=0)
 
