@@ -108,3 +108,25 @@ local function live(keys, ttl_us)
     if redis.call('PTTL', key) < ttl_ms then redis.call('PEXPIRE', key, 2 * ttl_ms) end
   end
 end
+
+-- By bucket: what calls that run have reserved; and what flows back of leases that have run out, once the next
+-- reservation closes them.
+local function outstanding()
+  local running, back = {}, {}
+  for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, string.format('(%.0f', now_us), '+inf')) do
+    if string.sub(lease, 1, #CLOSED) ~= CLOSED then
+      for name, amount in string.gmatch(lease, ';(%S+) (%d+) %d+') do
+        running[name] = (running[name] or 0) + tonumber(amount)
+      end
+    end
+  end
+  for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now_us)) do
+    if string.sub(lease, 1, #CLOSED) ~= CLOSED then
+      local late = redis.call('ZSCORE', leases, SETTLED .. string.match(lease, '^[^;]+'))
+      for name, amount, kept in string.gmatch(lease, ';(%S+) (%d+) (%d+)') do
+        back[name] = (back[name] or 0) + tonumber(amount) - (late and 0 or tonumber(kept))
+      end
+    end
+  end
+  return running, back
+end

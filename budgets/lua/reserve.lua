@@ -23,7 +23,7 @@ end
 
 -- Leases that ran out: their holder died or is very late. The prompt stays charged, the rest flows back. A closed
 -- lease is kept for the grace time, so that a late settling still charges the truth.
-for _, expired in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now_us, 'LIMIT', 0, 64)) do
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now_us, 'LIMIT', 0, 512)) do
   redis.call('ZREM', leases, expired)
   if string.sub(expired, 1, #CLOSED) ~= CLOSED then
     -- A reservation that came after its own settling, out of a connection that was given up: none of it stays.

@@ -9,18 +9,12 @@ local limits, known = limits_of(ARGV[3], '')
 local limit, used, grace_us = limits[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 if limit.kind == 'q' and (now_us < limit.one or now_us >= limit.two) then return {-1, now_us, 0, 0} end
 
-local reserved = 0
-for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, now_us, '+inf')) do
-  if string.sub(lease, 1, #CLOSED) ~= CLOSED then
-    for name, amount in string.gmatch(lease, ';(%S+) (%d+) %d+') do
-      if name == limit.name then reserved = reserved + tonumber(amount) end
-    end
-  end
-end
-reserved = math.min(reserved, limit.bucket.used)
+local running, back = outstanding()
+local due = math.min(back[limit.name] or 0, limit.bucket.used) -- the next reservation takes it off
+local reserved = math.min(running[limit.name] or 0, limit.bucket.used - due)
 
-local before = limit.bucket.used - reserved
-local gone_us = put(limit, used + reserved, grace_us)
+local before = limit.bucket.used - due - reserved
+local gone_us = put(limit, used + reserved + due, grace_us)
 write(known)
 live(KEYS, gone_us - now_us)
 return {1, now_us, before, reserved}

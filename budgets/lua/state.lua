@@ -9,23 +9,15 @@ for _, limit in ipairs(limits) do
   if limit.kind == 'q' and (now_us < limit.one or now_us >= limit.two) then return {-1, now_us, {}, {}} end
 end
 
-local reserved = {}
-for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, now_us, '+inf')) do
-  if string.sub(lease, 1, #CLOSED) ~= CLOSED then
-    for name, amount in string.gmatch(lease, ';(%S+) (%d+) %d+') do
-      reserved[name] = (reserved[name] or 0) + tonumber(amount)
-    end
-  end
-end
-
+local reserved, back = outstanding()
 local in_use, held = {}, {}
 for number, limit in ipairs(limits) do
   if limit.kind == 'c' then
     in_use[number] = redis.call('ZCOUNT', limit.key, now_us, '+inf')
     held[number] = in_use[number]
   else
-    in_use[number] = limit.bucket.used
-    held[number] = math.min(limit.bucket.used, reserved[limit.name] or 0)
+    in_use[number] = math.max(0, limit.bucket.used - (back[limit.name] or 0))
+    held[number] = math.min(in_use[number], reserved[limit.name] or 0)
   end
 end
 return {1, now_us, in_use, held}

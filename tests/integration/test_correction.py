@@ -10,6 +10,7 @@ from budgets.ledger import reserve, settle
 from budgets.limit import Limit
 from budgets.scope import Scope
 from gateway.store import Store
+from tests.integration.test_ledger import pass_time
 
 RATE = Limit(name="tokens", dimension="total_tokens", amount=1_000, per_seconds=1e9)
 QUOTA = Limit(name="daily", dimension="total_tokens", amount=1_000, every="day")
@@ -68,6 +69,16 @@ async def test_what_running_calls_have_reserved_stays_and_is_settled_as_ever(sto
     assert await corrected(store, scope, 10) == Corrected(10, 200)
     assert await settle(store.run, grant, {"total_tokens": 120})
     assert await corrected(store, scope, 0) == Corrected(130, 0)
+
+
+async def test_what_a_dead_worker_held_does_not_come_off_what_was_said(store: Store) -> None:
+    scope = Scope("acme", (RATE,))
+    await spent(store, scope, 300)
+    await taken(store, scope, 200)
+    await pass_time(store, 901)
+    assert await corrected(store, scope, 100) == Corrected(300, 0)
+    await taken(store, scope, 50)  # closes the dead one's lease
+    assert await corrected(store, scope, 0) == Corrected(100, 50)
 
 
 async def test_other_limits_and_other_owners_are_left_alone(store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from budgets.ledger import Grant, Scope, reserve, settle
+from budgets.ledger import Amounts, Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from budgets.statement import Account, stating
 from gateway.embedded import EmbeddedServer
@@ -14,6 +14,7 @@ from gateway.statements import Statements
 from gateway.store import Store
 from tests.fault.store_proxy import store_proxy
 from tests.house import KEY, House, house, until
+from tests.integration.test_ledger import pass_time
 from tests.unit.gateway.samples import caller
 
 LIMITS = (
@@ -43,6 +44,18 @@ async def test_what_is_used_and_what_is_reserved_are_told_apart(store: Store) ->
     assert isinstance(grants[0], Grant)
     await settle(store.run, grants[0], {"requests": 1, "total_tokens": 2000, "kv_read_bytes": 7})
     assert await accounts(store, now) == [(2000, 90, 0), (1, 1, 8), (7, 0, 10**12 - 7), (0, 1, 3)]
+
+
+async def test_what_a_dead_worker_holds_is_told_as_the_next_reservation_finds_it(store: Store) -> None:
+    now = datetime.now(UTC).timestamp()
+    prompt: Amounts = {"requests": 1, "total_tokens": 90, "prefill_tokens": 60, "kv_read_bytes": 7}
+    for _ in range(600):  # more than one reservation used to close
+        await reserve(store.run, Scope("acme", LIMITS[:1]), {"total_tokens": 1}, now)
+    assert isinstance(await reserve(store.run, Scope("acme", LIMITS), prompt, now), Grant)
+    assert (await accounts(store, now))[0] == (0, 690, 310)
+    await pass_time(store, 901)
+    assert (await accounts(store, now))[:3] == [(60, 0, 940), (1, 0, 9), (0, 0, 10**12)]
+    assert isinstance(await reserve(store.run, Scope("acme", LIMITS[:1]), {"total_tokens": 800}, now), Grant)
 
 
 async def asked(running: House, key: str = KEY, method: str = "GET") -> Any:
