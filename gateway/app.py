@@ -69,6 +69,10 @@ class Gateway:
         """Settlements that wait for the store."""
         return 0 if self.books is None else self.books.waiting
 
+    def sessions_waiting(self) -> int:
+        """Sessions that have turns which the store has not heard of."""
+        return 0 if self.books is None else self.books.sessions_waiting
+
     def why_not_ready(self) -> str | None:
         """`None` when calls can be served. A store that is away does not count: limits say what happens then."""
         if self.draining:
@@ -117,7 +121,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         ends.push_async_callback(forecast.exchange, store)
         server = front(gateway, settings, forecast)
         ends.callback(server.close)
-        readings.register(metrics, store, gateway.pools, server, gateway.settlements_waiting)
+        readings.register(metrics, store, gateway.pools, server, gateway.settlements_waiting, gateway.sessions_waiting)
         readings.register_roster(metrics, roster)
         admin = Admin(metrics, gateway.why_not_ready, admin_api(gateway, settings, secret))
         ends.push_async_callback(admin.close)
@@ -216,7 +220,12 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     tasks.on_failure = gateway.background.on_failure
     summarizing = Summarizing(books.summaries, calls, gateway.metrics, forecast.ratio, tasks, monotonic)
     summarizing.resting = Resting(summarizing.make, lambda: gateway.snapshot, gateway.store, tasks, monotonic)
-    learned = (("summaries_characters", summarizing.remembered.records), ("reply_lengths", forecast.replies.known))
+    learned = (
+        ("summaries_characters", summarizing.remembered.records),
+        ("reply_lengths", forecast.replies.known),
+        ("sessions_edits", books.recollections.saved_ones),
+        ("sessions_unsaved_messages", books.recollections),
+    )
     readings.register_memory(gateway.metrics, lambda: (*gateway.snapshot.memories(), *learned))
     pipeline = Pipeline(context, books, stored, forecast, measure, monotonic, summarizing)
     routes = Routes(pipeline, lambda: gateway.snapshot, gateway.why_not_ready, gateway.metrics)

@@ -21,6 +21,7 @@ from budgets.usage import Usage
 from gateway import artifacts, digests, sessions
 from gateway.backlog import WRITE_SECONDS, Backlog
 from gateway.call import Call
+from gateway.catching_up import CatchingUp
 from gateway.clock import monotonic, wall
 from gateway.context import Known
 from gateway.degrading import NO_STAGES, reached
@@ -37,9 +38,10 @@ from gateway.metrics import Metrics
 from gateway.originals import Original, Originals, checked
 from gateway.passage import CLIENT, Opened, Passage
 from gateway.prices import pricing
+from gateway.recalled import Left, Recollections
 from gateway.recording import entry_of
 from gateway.service import Service
-from gateway.sessions import Progress, Saved, Session, Sessions
+from gateway.sessions import Progress, Saved, Session, SessionLimits, Sessions
 from gateway.statements import RETRY, Statements
 from gateway.store import Store, StoreError
 from gateway.summaries import Summaries
@@ -48,7 +50,7 @@ from gateway.tenants import Caller
 from gateway.texts import Place, Texts
 from gateway.vault import Vault, VaultError
 from policies.keeping import NOTHING
-from policies.memory import EMPTY
+from policies.memory import EMPTY, Memory
 
 T = TypeVar("T")
 NO_SESSION: Final = Session("", "", "unread")
@@ -74,6 +76,8 @@ class Books:
         self._forecast = forecast
         self._local = LocalAllowance()
         self._backlog = Backlog(store, metrics, background)
+        self.recollections = Recollections()
+        self._catching_up = CatchingUp(store, metrics, background, self.recollections, self._write_late)
         self._warned_at = -WARN_EVERY_SECONDS
         self._behind_seconds = 0.0  # this machine's clock, behind the store's
 
@@ -98,6 +102,14 @@ class Books:
         if session.status == "part":
             whole = await self._read(sessions.loading_whole(session, chain))
             session = structs.replace(whole, originals=session.originals)
+        if session is NO_SESSION and id:
+            session = Session(service.caller.tenant, id, "unread", organisation=service.caller.may.organisation)
+        memory = self._memories.of(session)
+        recalled = None
+        if id and (session.status == "unread" or self.recollections.unsaved):
+            recalled = self.recollections.of(session, chain, memory, monotonic())
+        if recalled is not None:
+            session, memory = recalled.session, recalled.memory
         self._metrics.sessions.add(1, session.status)
         passed = reached(service.stages, fullness(found)) if service.stages else NO_STAGES
         if passed.holds is not None and isinstance(found, Denied) and not found.local:
@@ -116,12 +128,12 @@ class Books:
         for each in passed.all:
             for action in each.stage.actions:
                 self._metrics.degraded.add(1, self._metrics.tenant(tenant), each.limit, action, each.stage.soft.mode)
-        memory = self._memories.of(session)
-        sent_before = 0 if memory is None else session.known_messages
+        sent_before = 0 if memory is None else session.known_messages if recalled is None else recalled.messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
         keeping = service.keeping if session.status != "unread" else NOTHING
         known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices, id, keeping, session.originals)
-        return Opened(session, known, chain, found, expected, passed.holds)
+        unsaved = None if recalled is None else recalled.unsaved
+        return Opened(session, known, chain, found, expected, passed.holds, unsaved)
 
     def _unpriced(self, service: Service, limit: Limit) -> None:
         """A limit of money that would count nothing holds nobody: what it bounds is refused until there is a price."""
@@ -159,9 +171,15 @@ class Books:
         """Settlements that wait for the store."""
         return len(self._backlog)
 
+    @property
+    def sessions_waiting(self) -> int:
+        """Sessions that have turns which the store has not heard of."""
+        return self.recollections.unsaved
+
     async def written(self) -> None:
-        """Give settlements that wait for the store a last chance, when the gateway stops."""
+        """Give what waits for the store a last chance, when the gateway stops."""
         await self._backlog.closed()
+        await self._catching_up.closed()
 
     async def forget(self, caller: Caller, id: str) -> None:
         """Delete a session of the caller's tenant. Raises `SessionNotFound` or `StoreDown`."""
@@ -169,6 +187,7 @@ class Books:
         place, found = Place(caller.tenant, caller.may.organisation), False
         try:
             if kept is not None:
+                self.recollections.forget(caller.tenant, kept)
                 found = await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
                 found |= await self._texts.forget(place, [member_of(kept)])
                 found |= await self.originals.forget(place, kept)
@@ -207,12 +226,13 @@ class Books:
             self._local.ended(grant, amounts)
         limited = grant.scope.limits or entry is not None
         settling = ledger.settling(grant, amounts, entry) if limited else None
-        saving = self._saving(passage, opened, used) if used is not None else None
+        progress = self._progress(passage, opened, used) if used is not None else None
+        saving = sessions.saving(opened.session, progress, service.session_limits) if progress is not None else None
         longer = ledger.settling(doubtful, amounts, entry) if doubtful is not None else None
         try:
             settled, saved = await self._closed(settling, saving, service.caller)
-            if saved is not None and saved.other is not None and passage.planned is not None:
-                await self._memories.join(self._run, opened.session, saved, passage.planned.memory)
+            if saved is not None and progress is not None:
+                await self._remember(opened.session, progress, service.session_limits, passage.memory, saved)
             if not settled and longer is not None:
                 await self._run(longer, WRITE_SECONDS)
         except StoreError as error:
@@ -221,6 +241,30 @@ class Books:
             for step in (settling, longer):
                 if step is not None and error.retryable:
                     self._backlog.add(step)
+            if progress is not None and error.retryable:
+                limits, memory = service.session_limits, passage.memory
+                lost = self.recollections.unwritten(opened.session, progress, limits, memory, monotonic())
+                self._metrics.late_sessions.add(lost, "lost")
+                self._catching_up.begin()
+
+    async def _remember(
+        self, session: Session, progress: Progress, limits: SessionLimits, memory: Memory, saved: Saved
+    ) -> None:
+        """A session is written: join its edits with those of others, and keep in mind how it was left."""
+        if saved.other is not None:
+            await self._memories.join(self._run, session, saved, memory)
+        self.recollections.saved(session, progress, saved, limits, memory, monotonic())
+
+    async def _write_late(self, left: Left) -> None:
+        """Write a record that had waited. Raises `StoreError`."""
+        assert left.unsaved is not None
+        saved = await self._run(sessions.saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
+        if saved.evicted:
+            place = Place(left.session.tenant, left.session.organisation)
+            await self._sessions.forget(place.tenant, saved.evicted, place.organisation)
+            await self._texts.forget(place, [member_of(id) for id in saved.evicted])
+        if self.recollections.still(left):
+            await self._remember(left.session, left.unsaved, left.limits, left.memory, saved)
 
     def _learn_warmth(self, passage: Passage, opened: Opened) -> None:
         """What the home of a session that went on still held of what was sent unchanged."""
@@ -300,19 +344,23 @@ class Books:
             self._warned_at = now
             log(logging.WARNING, what, error=str(error))
 
-    def _saving(self, passage: Passage, opened: Opened, used: Usage) -> Step[Saved] | None:
-        if opened.session.status == "unread" or passage.planned is None:
+    def _progress(self, passage: Passage, opened: Opened, used: Usage) -> Progress | None:
+        if not opened.session.id or passage.planned is None:
             return None
+        memory = self._memories.changed(opened.session, opened.known.memory, passage.planned.memory)
+        kv_read_bytes, prompt_tokens, before = passage.kv_read_bytes(used), used.prompt_tokens, opened.unsaved
+        if before is not None:
+            memory = self._memories.sealed(opened.session, passage.planned.memory) if memory is None else memory
+            kv_read_bytes, prompt_tokens = kv_read_bytes + before.kv_read_bytes, prompt_tokens + before.prompt_tokens
         # One that was known may be among them: there is always a last one.
         roles = [role_of(message) for message in passage.call.messages[max(0, opened.session.known_messages - 1) :]]
-        progress = Progress(
+        return Progress(
             opened.chain,
             tokens=passage.planned.message_tokens,
             roles=roles,
-            memory=self._memories.changed(opened.session, opened.known.memory, passage.planned.memory),
+            memory=memory,
             home=passage.delivery.replica,
-            prompt_tokens=used.prompt_tokens,
-            kv_read_bytes=passage.kv_read_bytes(used),
+            prompt_tokens=prompt_tokens,
+            kv_read_bytes=kv_read_bytes,
             begins_turn=roles[-1] == "user",
         )
-        return sessions.saving(opened.session, progress, passage.service.session_limits)

@@ -40,7 +40,7 @@ class Memories:
         same = now is read and (now is not EMPTY or not session.memory)
         if same and (not session.memory or self._vault.current(session.memory)):
             return None
-        return self._sealed(session, now)
+        return self.sealed(session, now)
 
     async def join(self, run: Run, session: Session, saved: Saved, ours: Memory) -> None:
         """Bring ours together with what another turn of the branch wrote meanwhile. Raises `StoreError`.
@@ -53,7 +53,11 @@ class Memories:
             both = joined(ours, theirs)
             if both == theirs:
                 return
-            other = await run(sessions.remembering(session, saved.branch, other.revision, self._sealed(session, both)))
+            other = await run(sessions.remembering(session, saved.branch, other.revision, self.sealed(session, both)))
+
+    def sealed(self, session: Session, memory: Memory) -> bytes:
+        """As it is written; empty for no edits."""
+        return b"" if memory is EMPTY else self._vault.seal(memory.dumps(), memory_place(session))
 
     def _opened(self, session: Session, memory: bytes) -> Memory | None:
         try:
@@ -61,6 +65,3 @@ class Memories:
         except VaultError as error:
             self._unopened(error)
             return None
-
-    def _sealed(self, session: Session, memory: Memory) -> bytes:
-        return b"" if memory is EMPTY else self._vault.seal(memory.dumps(), memory_place(session))

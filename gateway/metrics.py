@@ -213,6 +213,7 @@ class Metrics(Collector):
         )
         self.unwritten = Counts("kvgate_store_unwritten", "Calls not written to the store when they ended.")
         self.late = Counts("kvgate_settlements_late", "Settlements that had waited for the store.", "result")
+        self.late_sessions = Counts("kvgate_sessions_late", "Sessions written after they had waited.", "result")
         self.local = Counts("kvgate_budget_local", "Calls admitted while the store was away.", "tenant")
         self.unopened = Counts("kvgate_store_unopened", "Texts in the store that could not be opened.", "what")
         self.stored_bytes = Levels(

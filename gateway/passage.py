@@ -19,12 +19,16 @@ from gateway.digests import Chain
 from gateway.extension import Extension
 from gateway.prefixes import Prefix
 from gateway.service import Service
-from gateway.sessions import Session
+from gateway.sessions import Progress, Session
 from gateway.stored import Turn
+from policies.memory import EMPTY, Memory
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What step 3 gave: the session and what it remembers, the chain of digests, the grant for the expected usage."""
+    """What step 3 gave: the session and what it remembers, the chain of digests, the grant for the expected usage.
+
+    `unsaved`: what earlier calls of the session have added that the store has not heard of.
+    """
 
     session: Session
     known: Known
@@ -32,6 +36,7 @@ class Opened(msgspec.Struct, frozen=True):
     grant: Grant
     expected: Usage
     reached: Reached | None = None
+    unsaved: Progress | None = None
 
 
 CLIENT: Final = "client"
@@ -57,6 +62,11 @@ class Passage(msgspec.Struct):
     session: str = ""
     _kv_read: tuple[Usage, int] | None = None
     _charged: tuple[Usage, Charge] | None = None
+
+    @property
+    def memory(self) -> Memory:
+        """The edits in force after it."""
+        return self.planned.memory if self.planned is not None else EMPTY
 
     @property
     def reached_engine(self) -> bool:

@@ -28,7 +28,12 @@ STORE_COUNTERS: Final[Mapping[str, str]] = {
 
 
 def register(
-    metrics: Metrics, store: Store, pools: Pools, server: Server, settlements_waiting: Callable[[], int]
+    metrics: Metrics,
+    store: Store,
+    pools: Pools,
+    server: Server,
+    settlements_waiting: Callable[[], int],
+    sessions_waiting: Callable[[], int],
 ) -> None:
     """Add the readings of one gateway; `pools` gives those of the configuration in force."""
     metrics.reading(
@@ -36,6 +41,12 @@ def register(
         "Settlements that wait for the store.",
         (),
         lambda: [((), float(settlements_waiting()))],
+    )
+    metrics.reading(
+        "kvgate_sessions_waiting",
+        "Sessions with turns that the store has not heard of.",
+        (),
+        lambda: [((), float(sessions_waiting()))],
     )
     for name, description in STORE_COUNTERS.items():
         read = partial(_counter, store.counters, name)

@@ -69,6 +69,12 @@ class Recent(Generic[K, V]):
             self._young[key] = value
             self._weight += weight
 
+    def forget(self, key: K) -> None:
+        """Hold nothing under a key any more."""
+        with self._lock:
+            self._let_go(self._young, key)
+            self._let_go(self._old, key)
+
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 

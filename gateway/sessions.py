@@ -30,7 +30,7 @@ _RECORD = struct.Struct(">16sIB")
 _ROLES = {role: number for number, role in enumerate(("", "system", "developer", "user", "assistant", "tool"))}
 
 T = TypeVar("T")
-Status = Literal["new", "known", "fork", "part", "unread"]
+Status = Literal["new", "known", "fork", "part", "unread", "recalled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Session(msgspec.Struct, frozen=True, gc=False):
 
     `status`: `known`, the request continues a branch; `fork`, it shares its first `known_messages` with one and then
     parts; `new`, nothing fits; `part`, only the whole conversation can tell; `unread`, the store was not asked or did
-    not answer, and nothing may be written. Numbers are of the branch. `memory` holds the edits in force
-    as `policies` wrote them, at `memory_revision`. `originals`: those of the session that are in the store, by handle,
-    and seconds left; empty where nobody asked.
+    not answer; `recalled`, it did not, but this process remembers the session (gateway/recalled.py). Numbers are of
+    the branch. `memory` holds the edits in force as `policies` wrote them, at `memory_revision`. `originals`: those of
+    the session that are in the store, by handle, and seconds left; empty where nobody asked.
     """
 
     tenant: str

@@ -183,7 +183,7 @@ class Stored:
 
 def recorded(turn: Turn, session: Session, responder: Responder) -> None:
     """Read the reply as the client gets it. Raises `StoreDown`: what cannot be stored is not begun."""
-    if session.status == "unread":
+    if session.status in ("unread", "recalled"):
         raise store_down()
     responder.tee = turn.reader.feed
 

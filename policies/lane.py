@@ -74,11 +74,11 @@ def laned(conversation: Conversation, policies: Sequence[Policy], in_force: InFo
     limit = caps.prompt_limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):
         spoken = _spoken(replace(draft, dues=()) if draft.dues else draft, policies, limit, state)
-        last, draft = draft, _settled(spoken, limit, state.pricing)
-        # After a step those who spoke first may have more to say: what went had copies, what was due is free.
+        last, draft = draft, with_note(_settled(spoken, limit, state.pricing), state.keeping, state.count, limit)
+        # After a step those who spoke first may have more to say: what went had copies, what was due is free, and a
+        # note has made it longer.
         if draft == last or (draft is spoken and not draft.open):
             break
-    draft = with_note(draft, state.keeping, state.count, limit)
     made = edits(draft)
     kept = outcome.in_force(draft, remembered, in_force) if made else InForce(ahead=ahead(draft))
     return Lane(before, draft, made, reasons(before, draft, made), kept)
