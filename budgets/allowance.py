@@ -131,7 +131,7 @@ class LocalAllowance:
             return 0.0
         if terms.window is not None:
             return max(1.0, min(RETRY_SECONDS, terms.window.ends_at - wall))
-        return excess / (limit.per_second * self._share)
+        return min(RETRY_SECONDS, excess / (limit.per_second * self._share))
 
     def _granted(self, asked: Grant, local: list[Terms], now: float, wall: float) -> Grant:
         for terms in local:

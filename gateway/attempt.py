@@ -13,6 +13,7 @@ from backends.engines.errors import classify
 from backends.exchange import Exchange, Head, UpstreamFailed
 from backends.lease import Lease
 from backends.sse import Scanner
+from budgets.limit import Limit
 from budgets.usage import Usage
 from gateway import errors
 from gateway.answers import renaming_of, told, usage_of
@@ -159,7 +160,7 @@ class Attempt:
             return "success"
         if verdict == "truncated" and job.extension is not None and job.extension.stopped_by is not None:
             delivery.outcome = "ok"
-            self._cut_short(scanner, job.extension, delivery.tokens_seen)
+            self._cut_short(scanner, job.extension, job.extension.stopped_by, delivery.tokens_seen)
             return "neutral"
         delivery.outcome = "broken"
         if verdict == "truncated":
@@ -168,12 +169,14 @@ class Attempt:
             self._responder.finish()  # the engine's own error event has been passed on
         return "failure"
 
-    def _cut_short(self, scanner: Scanner, extension: Extension, decode_tokens: int) -> None:
-        """End a stream whose budget is spent as if it had come to its `max_tokens`."""
-        call = self._job.call
+    def _cut_short(self, scanner: Scanner, extension: Extension, limit: Limit, decode_tokens: int) -> None:
+        """End a stream whose budget is spent as if it had come to its `max_tokens`, with a note on the limit."""
+        call, tenant = self._job.call, self._job.service.caller.tenant
+        self._metrics.stopped.add(1, self._metrics.tenant(tenant), limit.label)
         unfinished = [choice for choice in range(call.choices) if choice not in scanner.finish_reasons]
         usage = Usage.estimated(extension.prompt_tokens, decode_tokens) if call.wants_usage else None
-        head = {"id": self._job.request_id, "created": int(wall())}
+        note = {"stopped_by": limit.label, "dimension": limit.dimension}
+        head = {"id": self._job.request_id, "created": int(wall()), "kvgate": note}
         border = b"" if scanner.at_border else b"\n\n"
         self._responder.write(border + call.dialect.cut_short(call, head, unfinished, usage))
         self._responder.finish()

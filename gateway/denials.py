@@ -11,7 +11,7 @@ from typing import Final
 from budgets.ledger import Denied
 from budgets.limit import Limit, units
 from gateway.errors import Fault, Headers, ModelUnpriced, QuotaSpent, RateLimited, StoreDown
-from gateway.reports import budget
+from gateway.reports import LOCAL, budget
 
 LONGEST_WAIT_SECONDS: Final = 120
 """Beyond this no SDK is told to try again: some would sleep until then."""
@@ -23,6 +23,8 @@ NO_RETRY: Final = (b"x-should-retry", b"false")
 def fault_of(denied: Denied, *, ietf: bool = False) -> Fault:
     """The fault for the client; its extra fields stand inside the error object. `ietf`: the IETF's headers too."""
     fault = _fault(denied)
+    if denied.local and not denied.store_down:
+        fault.headers += (LOCAL,)
     if denied.standing is not None:
         fault.headers += tuple(budget(denied.standing.terms, denied.in_use, denied.at_seconds, ietf=ietf))
     if isinstance(fault, RateLimited) and denied.dimension in ("requests", "concurrent_calls"):

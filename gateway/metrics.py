@@ -207,6 +207,7 @@ class Metrics(Collector):
             "model",
             "mode",
         )
+        self.stopped = Counts("kvgate_budget_stopped", "Streams that a limit ended.", "tenant", "limit")
         self.near = Counts("kvgate_budget_near", "Calls that found a limit nearly full.", "tenant", "limit", "mode")
         self.degraded = Counts(
             "kvgate_budget_degraded", "Calls that got less by a soft limit.", "tenant", "limit", "action", "mode"

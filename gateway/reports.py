@@ -19,6 +19,8 @@ from gateway.responder import Header
 
 KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
 """The dimensions that OpenAI's headers have names for."""
+LOCAL: Final[Header] = (b"x-kvgate-budget", b"local")
+"""The store was away, and this worker's own share decided."""
 APPLIED_EDITS: Final = b"x-kvgate-applied-edits"
 """A client that sends it gets it back with the list of what was done; the body of a reply never changes for it."""
 
@@ -36,7 +38,7 @@ def answer_headers(
     if grant.in_use:
         headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds, ietf=ietf)
     if grant.local:
-        headers.append((b"x-kvgate-budget", b"local"))
+        headers.append(LOCAL)
     if reached is not None:
         headers.append(reached.header)
     return tuple(headers)

@@ -233,11 +233,14 @@ class Service:
     def kv_read_bytes(self, used: Usage, choices: int, prompts: int = 1) -> int:
         """KV bytes re-read while decoding, by the closed form; every choice reads its own prompt's for itself.
 
-        `choices` are those of all prompts. Of several prompts each is taken to be as long as the others, rounded up,
+        `choices` are those of all prompts; their lengths are not told, so they are taken to differ by a token at most.
+        Of several prompts each is taken to be as long as the others, rounded up,
         which is exact but for the rounding wherever attention reads the whole context.
         """
         choices, prompt = max(1, choices), -(-used.prompt_tokens // max(1, prompts))
-        return choices * kv_read_bytes(self.model.geometry, prompt, used.decode_tokens // choices)
+        tokens, longer = divmod(used.decode_tokens, choices)
+        read = choices * kv_read_bytes(self.model.geometry, prompt, tokens)
+        return read + longer * kv_read_bytes(self.model.geometry, prompt + tokens, 1) if longer else read
 
     def charge(self, used: Usage, call: Call, delivery: Delivery, kv_read_bytes: int) -> Charge:
         """What a call that has ended cost in the pool that served it."""

@@ -88,7 +88,7 @@ class Dialect(Protocol):
     def cut_short(self, call: Call, head: Mapping[str, object], choices: Sequence[int], usage: Usage | None) -> bytes:
         """The end of a stream whose `choices` had not ended: as long as they may be, and the usage if it is told.
 
-        `head` are fields of every frame: `id`, `created`.
+        `head` are fields of every frame: `id`, `created`, and a note about why it ends.
         """
         ...
 

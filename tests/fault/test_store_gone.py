@@ -39,9 +39,12 @@ async def test_the_local_allowance_has_an_end(valkey: EmbeddedServer) -> None:
     async with store_proxy(valkey.url) as proxy, house(proxy.url, change=on_error("local", "1000")) as running:
         proxy.away()
         await until(lambda: not running.gateway.store.available)
-        statuses = [(await running.chat(f"call {number}", max_tokens=50)).status_code for number in range(5)]
+        answers = [await running.chat(f"call {number}", max_tokens=50) for number in range(5)]
+        statuses = [answer.status_code for answer in answers]
         assert statuses[0] == 200 and statuses[-1] == 429
         assert statuses == sorted(statuses)
+        told = answers[-1].headers  # of a limit that takes 32 years to flow back, but for ten seconds the store is away
+        assert (told["x-kvgate-budget"], told["retry-after"], told["x-should-retry"]) == ("local", "10", "true")
 
 
 async def test_a_stream_that_began_before_is_not_disturbed(valkey: EmbeddedServer) -> None:

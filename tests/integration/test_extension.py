@@ -99,6 +99,8 @@ async def test_a_stream_without_more_ends_as_if_it_had_come_to_its_length(
             end = frames[-2]
         assert end["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
         assert (end["object"], end["model"]) == ("chat.completion.chunk", "demo")
+        assert end["kvgate"] == {"stopped_by": "tokens", "dimension": "total_tokens"}
+        assert await running.metric("kvgate_budget_stopped_total", tenant="acme", limit="tokens") == 1
         await running.nothing_left()
         assert await running.metric("kvgate_requests_total", outcome="ok") == 1
         assert await running.metric("kvgate_attempts_total", outcome="neutral") == 1

@@ -93,6 +93,12 @@ def test_every_choice_reads_the_prompt_for_itself(choices: int) -> None:
     assert service().kv_read_bytes(USED, choices) == expected
 
 
+def test_no_generated_token_is_left_out_where_choices_cannot_be_of_one_length() -> None:
+    """Four choices and thirty tokens: two of seven, two of eight."""
+    seven, eight = (kv_read_bytes(model().geometry, 1_000, tokens) for tokens in (7, 8))
+    assert service().kv_read_bytes(USED, 4) == 2 * seven + 2 * eight
+
+
 def test_the_models_limit_is_what_all_engines_can_take_once_they_said_so() -> None:
     at = service(("pools/main/replicas", ["http://127.0.0.1:1", "http://127.0.0.1:2"]))
     before = at.policies
