@@ -15,8 +15,6 @@ GARBAGE: Final = 0.01
 """Objects a call that the garbage collector may find: calls leave none, a scrape of the metrics leaves a few."""
 FULL: Final = 0.5
 """Of its bound, what a memory holds at least that has forgotten something."""
-FILLED: Final = ("token_counts", "predicted_seconds")
-"""What the soak's calls use of what is remembered."""
 LEFT: Final = ("in_flight", "requests_open", "waiting")
 WRONG: Final = ("task_failures", "context_violations")
 LATE: Final = ("store_timeouts", "store_unwritten")
@@ -54,23 +52,18 @@ class Account:
         """What is not as it must be, each in a few words."""
         left = [name for name in LEFT if self.after.get(f"kvgate_{name}")]
         wrong = [name for name in WRONG if self.after.get(f"kvgate_{name}_total")]
-        never_full = [
-            f"{name} not full: nothing can be said about memory"
-            for name in FILLED
-            if min(self._fullness(name, figures) for figures in (self.before, self.after)) < FULL
-        ]
+        filling = [f"{name} was not full: what it took is not told from a leak" for name in self._filling()]
         others = {
             "reservations_open": self.reservations > 0,
             "memory grows, or the run is too short to tell": not self.growth.flat,
             "garbage": self.garbage > GARBAGE,
             "silent ends": self.outcomes.get("silent", 0) > 0,
         }
-        return [*left, *wrong, *never_full, *[name for name, so in others.items() if so]]
+        return [*left, *wrong, *filling, *[name for name, so in others.items() if so]]
 
     def told(self) -> Mapping[str, object]:
         """All of it, for people."""
         late = [reading.bytes for reading in self.readings[len(self.readings) // 3 :]]
-        names = sorted(name.split()[1] for name in self.after if name.startswith("kvgate_remembered "))
         return {
             "calls": self.calls,
             "calls_a_second": {"at full load": self.full_rate, "in the soak": self.calls / self.seconds},
@@ -88,7 +81,7 @@ class Account:
             },
             "garbage_objects_a_call": self.garbage,
             "remembered_before_and_after_of": {
-                name: [figures[f"kvgate_{kind} {name}"] for kind, figures in self._kinds] for name in names
+                name: [figures[f"kvgate_{kind} {name}"] for kind, figures in self._kinds] for name in self._names
             },
             "reservations_open": self.reservations,
             **{name: self.after.get(f"kvgate_{name}", 0.0) for name in LEFT},
@@ -100,9 +93,17 @@ class Account:
     def _kinds(self) -> Sequence[tuple[str, Figures]]:
         return ("remembered", self.before), ("remembered", self.after), ("remembered_most", self.after)
 
-    def _fullness(self, what: str, figures: Figures) -> float:
-        most = figures.get(f"kvgate_remembered_most {what}", 0.0)
-        return figures.get(f"kvgate_remembered {what}", 0.0) / most if most else 0.0
+    @property
+    def _names(self) -> Sequence[str]:
+        """What can be remembered."""
+        return sorted(name.split()[1] for name in self.after if name.startswith("kvgate_remembered "))
+
+    def _filling(self) -> Sequence[str]:
+        """What went on to fill while memory was looked at."""
+        found = {
+            name: [figures.get(f"kvgate_{kind} {name}", 0.0) for kind, figures in self._kinds] for name in self._names
+        }
+        return [name for name, (before, after, most) in found.items() if before < FULL * most and after > before]
 
     def _more(self, name: str) -> float:
         key = f"kvgate_{name}_total"

@@ -7,6 +7,7 @@ is found by no other. Nothing is lost with it but the time to make it again, and
 from dataclasses import dataclass, field
 from typing import Final
 
+from budgets.scope import Scope
 from gateway.recent import Recent
 from policies.memory import Trim
 
@@ -16,17 +17,21 @@ MAX_CHARACTERS: Final = 16 * 1024 * 1024
 """Of texts of trimmed outputs, and as many of records of facts: a byte each, where all of them are ASCII."""
 
 
+MAX_SCOPES: Final = 4_096
+"""Sessions whose limits are kept ready, some 3 kB each; they are made anew in microseconds."""
 Owner = tuple[str, str]
 """Tenant and model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """By owner. `sound`: messages by digest. `trimmed`: texts by trim. `facts`: records by name and room."""
+    """By owner. `sound`: messages by digest. `trimmed`: texts by trim. `facts`: records by name and room. By service,
+    `scopes`: those of its sessions."""
 
     sound: Recent[tuple[Owner, bytes], bool] = field(default_factory=lambda: Recent(MAX_SOUND))
     trimmed: Recent[tuple[Owner, Trim], str] = field(default_factory=lambda: Recent(MAX_CHARACTERS, len))
     facts: Recent[tuple[Owner, bytes, int], str] = field(default_factory=lambda: Recent(MAX_CHARACTERS, len))
+    scopes: Recent[tuple[object, str], Scope] = field(default_factory=lambda: Recent(MAX_SCOPES))
 
 
 NOBODY: Final[Owner] = ("", "")

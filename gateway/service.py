@@ -49,8 +49,6 @@ NOTHING_QUIET: Final = (-1, -1, -1, -1, -1.0)
 PROMPT_TOKEN_BYTES: Final = 4
 REPLY_TOKEN_BYTES: Final = 200
 """What a token takes on the wire, before it is known: text, and a frame of a stream around it."""
-MAX_SCOPES: Final = 1_000
-"""Sessions whose limits are kept ready; they are made anew in microseconds."""
 
 
 class Service:
@@ -65,10 +63,11 @@ class Service:
         "_cost_limited",
         "_kv_limited",
         "_limit_tokens",
+        "_own",
         "_policies",
         "_quiet_up_to",
+        "_scopes",
         "_session_budgets",
-        "_session_scopes",
         "_sized",
         "ages",
         "announces",
@@ -129,8 +128,10 @@ class Service:
         self.scope = scope_of(caller, asked_for or model)
         session = caller.may.session
         self.identity = session.identity
+        kept = kept or Kept()
         self._session_budgets = bounding(session.budgets, asked_for or model)
-        self._session_scopes: dict[str, Scope] = {}
+        self._scopes = kept.scopes
+        self._own = object()  # by which its own are found among those of all services
         self.session_limits = SessionLimits(
             session.ttl_seconds, session.absolute_ttl_seconds, session.max_sessions, session.stored_bytes
         )
@@ -200,12 +201,10 @@ class Service:
         """Every limit that bounds a call of a session; "": of none, as of prompts and embeddings."""
         if not session or not self._session_budgets:
             return self.scope
-        if (scope := self._session_scopes.get(session)) is None:
-            if len(self._session_scopes) >= MAX_SCOPES:
-                self._session_scopes.clear()
+        if (scope := self._scopes.get(key := (self._own, session))) is None:
             limits = session_limits(self._session_budgets, self.caller, session)
             scope = self.scope.joined_by(limits, session_owner(self.caller, session))
-            self._session_scopes[session] = scope
+            self._scopes.keep(key, scope)
         return scope
 
     def amounts(self, used: Usage, choices: int, prompts: int = 1, charge: Charge | None = None) -> Amounts:

@@ -81,6 +81,7 @@ class Snapshot:
         yield "sound_arguments", self.kept.sound
         yield "trimmed_characters", self.kept.trimmed
         yield "facts_characters", self.kept.facts
+        yield "session_limits", self.kept.scopes
         for pool in self.pools.values():
             yield from (("predicted_seconds", pace) for pace in pool.paces())
 

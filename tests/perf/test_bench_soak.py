@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from bench.flat import Reading
-from bench.soak_account import FILLED, Account
+from bench.soak_account import Account
 
-FULL = {f"kvgate_remembered {name}": 60.0 for name in FILLED} | {
-    f"kvgate_remembered_most {name}": 100.0 for name in FILLED
+FULL = {
+    "kvgate_remembered token_counts": 60.0,
+    "kvgate_remembered_most token_counts": 100.0,
+    "kvgate_remembered reply_lengths": 1.0,
+    "kvgate_remembered_most reply_lengths": 100.0,
 }
 FLAT = [Reading(number * 1_000, 140_000_000) for number in range(300)]
 CLEAN = Account(600.0, 600.0, {"done": 290_000, "left": 9_000}, FLAT, FULL, FULL, 0)
@@ -29,9 +32,8 @@ def test_a_clean_run() -> None:
         ({"after": FULL | {"kvgate_requests_open": 1.0}}, "requests_open"),
         ({"after": FULL | {"kvgate_task_failures_total": 1.0}}, "task_failures"),
         ({"after": FULL | {"kvgate_garbage_objects_total": 9_000.0}}, "garbage"),
-        ({"before": FULL | {"kvgate_remembered token_counts": 40.0}}, "token_counts not full"),
-        ({"after": FULL | {"kvgate_remembered predicted_seconds": 40.0}}, "predicted_seconds not full"),
-        ({"before": {}}, "token_counts not full"),
+        ({"before": FULL | {"kvgate_remembered token_counts": 40.0}}, "token_counts was not full"),
+        ({"after": FULL | {"kvgate_remembered reply_lengths": 2.0}}, "reply_lengths was not full"),
         ({"reservations": 1}, "reservations_open"),
         ({"outcomes": {"done": 299_999, "silent": 1}}, "silent ends"),
         ({"readings": [Reading(r.calls, r.bytes + 16 * r.calls) for r in FLAT]}, "memory grows"),
@@ -41,6 +43,11 @@ def test_a_clean_run() -> None:
 def test_what_is_not_clean(change: dict[str, Any], problem: str) -> None:
     problems = replace(CLEAN, **change).problems
     assert problems and problems[0].startswith(problem)
+
+
+def test_what_forgets_to_make_room_is_full() -> None:
+    assert replace(CLEAN, after=FULL | {"kvgate_remembered token_counts": 99.0}).problems == []
+    assert replace(CLEAN, after=FULL | {"kvgate_remembered token_counts": 51.0}).problems == []
 
 
 def test_late_answers_of_the_store_are_told_and_no_fault() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from gateway.counting import Counter
+from gateway.kept import MAX_SCOPES, Kept
 from gateway.scoping import bounding, levels, scope_of, session_owner
-from gateway.service import MAX_SCOPES, Service
+from gateway.service import Service
 from tests.unit.gateway.samples import KEYS, caller, model
 
 RATE = {"name": "r", "dimension": "requests", "amount": 5, "per": "1m"}
@@ -57,11 +58,20 @@ def test_what_belongs_to_no_session_has_no_sessions_limits() -> None:
     assert without.scope_of("s-1") is without.scope
 
 
+def test_callers_share_the_room_for_scopes_and_no_scope() -> None:
+    kept = Kept()
+    made = [Service(caller(*LEVELS), model(*LEVELS), (), Counter(len), kept=kept) for _ in range(2)]
+    scopes = [each.scope_of("s-0") for each in made]
+    assert scopes[0] is not scopes[1]
+    assert [each.scope_of("s-0") for each in made] == scopes
+    assert kept.scopes.weight == 2
+
+
 def test_scopes_of_sessions_are_kept_but_not_without_end() -> None:
     of_sessions = service(*LEVELS)
     first = of_sessions.scope_of("s-0")
     assert of_sessions.scope_of("s-0") is first
-    for number in range(MAX_SCOPES + 1):
+    for number in range(1, MAX_SCOPES + 1):
         of_sessions.scope_of(f"s-{number}")
     assert of_sessions.scope_of("s-0") is not first
     assert session_owner(of_sessions.caller, "s-0").label == "session:s-0"
