@@ -15,12 +15,12 @@ MAX_SOUND: Final = 32_768
 """Messages whose arguments were found sound, some 200 bytes each."""
 MAX_CHARACTERS: Final = 16 * 1024 * 1024
 """Of texts of trimmed outputs, and as many of records of facts: a byte each, where all of them are ASCII."""
-
-
 MAX_SCOPES: Final = 4_096
 """Sessions whose limits are kept ready, some 3 kB each; they are made anew in microseconds."""
+
 Owner = tuple[str, str]
 """Tenant and model."""
+NOBODY: Final[Owner] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,3 @@ class Kept:
     trimmed: Recent[tuple[Owner, Trim], str] = field(default_factory=lambda: Recent(MAX_CHARACTERS, len))
     facts: Recent[tuple[Owner, bytes, int], str] = field(default_factory=lambda: Recent(MAX_CHARACTERS, len))
     scopes: Recent[tuple[object, str], Scope] = field(default_factory=lambda: Recent(MAX_SCOPES))
-
-
-NOBODY: Final[Owner] = ("", "")
