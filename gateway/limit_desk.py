@@ -86,7 +86,7 @@ class LimitDesk:
         amount = parts_of("amount", written, limit, least=1)
         grown = max(1, limit.burst * amount // limit.amount) if limit.burst is not None else None
         parts = grown if burst is None else parts_of("burst", burst, limit, least=1)
-        boost = Boost(place.limit, amount, until, parts, place.key, place.kept_session)
+        boost = Boost(place.limit, amount, until, parts, place.key, place.kept_session, limit.dimension)
         await self._change(place, lambda record: tenant_changes.boosted(record, boost, why, wall()))
         return boost
 

@@ -20,6 +20,7 @@ from gateway.dialects.base import Dialect
 from gateway.dry_run import DryRun
 from gateway.errors import Fault
 from gateway.forecast import Expected, Forecast, demands
+from gateway.identity import named
 from gateway.job import Job
 from gateway.measure import Measure
 from gateway.passage import Opened, Passage
@@ -32,6 +33,7 @@ from gateway.snapshot import Snapshot
 from gateway.stored import HEADER, Stored, recorded
 from gateway.summarizing import Summarizing
 
+SESSION: Final = b"x-session-id"
 JSON: Final[Header] = (b"content-type", b"application/json")
 
 
@@ -105,7 +107,8 @@ class Pipeline:
 
     async def statement(self, snapshot: Snapshot, request: Request) -> bytes:
         """How the caller's own limits stand; costs no engine. Raises `NotAuthenticated` or `StoreDown`."""
-        return await self._books.statements.of(snapshot.tenants.identify(request.headers))
+        caller, session = snapshot.tenants.identify(request.headers), request.headers.get(SESSION, b"")
+        return await self._books.statements.of(caller, named(session.decode("latin-1").strip()))
 
     async def forget(self, snapshot: Snapshot, request: Request, session: str) -> None:
         """Delete a session of the caller's. Raises `NotAuthenticated`, `SessionNotFound` or `StoreDown`."""

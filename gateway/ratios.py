@@ -5,13 +5,14 @@ and outlive them; what comes back takes the place of what was known here. Lost n
 """
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast, get_args
 
 from budgets.estimate import LearnedRatio
 from budgets.script import Script, Step
-from gateway.replies import KEPT_MS, PATIENCE_SECONDS
+from gateway.replies import KEPT_MS, PATIENCE_SECONDS, SAMPLED
 from gateway.store import Store, StoreError
 
 To = Literal["bytes", "counted"]
@@ -59,8 +60,13 @@ class Ratios:
         return known
 
     def learn(self, model: str, to: To, against: int, tokens: int) -> None:
-        """Take in a prompt of so many bytes, or tokens of ours, that the model's own tokenizer made `tokens` of."""
+        """Take in a prompt of so many bytes, or tokens of ours, that the model's own tokenizer made `tokens` of.
+
+        Once half of what counts is known, one in eight is looked at: a ratio does not need them all.
+        """
         known = self.of(model, to)
+        if known.bytes * 2 >= known.window_bytes and random.random() > SAMPLED:
+            return
         self._known[to][model] = known.observe(against, tokens)
         self._noted(model).add(to, *known.seen(against, tokens))
 

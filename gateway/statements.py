@@ -1,7 +1,7 @@
 """`GET /v1/usage`: how the caller's own limits stand.
 
-Rule: a caller sees the limits of its key, its tenant and its organisation, and nothing of anybody else's. An answer may
-be a second old, so that whoever asks without end does not keep the store busy.
+Rule: a caller sees the limits of its key, its tenant and its organisation, and of the session that it names, and
+nothing of anybody else's. An answer may be a second old, so that whoever asks without end does not keep the store busy.
 """
 
 from typing import Final
@@ -30,21 +30,22 @@ class Statements:
     def __init__(self, store: Store, clock: Clock = monotonic) -> None:
         self._store = store
         self._clock = clock
-        self._told: dict[tuple[str, str], tuple[float, bytes]] = {}
+        self._told: dict[tuple[str, str, str | None], tuple[float, bytes]] = {}
 
-    async def of(self, caller: Caller) -> bytes:
-        """The answer's body. Raises `StoreDown`."""
-        known = self._told.get((caller.tenant, caller.key))
+    async def of(self, caller: Caller, session: str | None = None) -> bytes:
+        """The answer's body, with one session's limits if its id is given. Raises `StoreDown`."""
+        asked = (caller.tenant, caller.key, session)
+        known = self._told.get(asked)
         if known is not None and self._clock() - known[0] < FRESH_SECONDS:
             return known[1]
         try:
-            found = await accounts(self._store, caller)
+            found = await accounts(self._store, caller, session)
         except StoreError:
             raise StoreDown("The budgets cannot be read now.", headers=RETRY) from None
         body = msgspec.json.encode({"object": "list", "data": [line(each) for each in found]})
         if len(self._told) >= MAX_TOLD:  # keys come and go
             self._told.clear()
-        self._told[caller.tenant, caller.key] = self._clock(), body
+        self._told[asked] = self._clock(), body
         return body
 
 

@@ -146,7 +146,7 @@ def boosted(record: StoredTenant, boost: Boost, reason: str | None, now: float) 
     if boost.until <= now:
         raise ChangeRefused(f"the boost would end at {told(boost.until)}, which is past")
     others = _others(record, boost.limit, *boost.of)
-    detail = {name: value for name, value in msgspec.structs.asdict(boost).items() if value is not None}
+    detail = {name: value for name, value in boost.told.items() if value is not None}
     said = {**detail, "until": told(boost.until), "reason": reason}
     return Change(_with(record, boosts=(*others, boost)), "limit boosted", said, checked=True)
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from budgets.limit import Dimension, units
+
 VERSION: Final = 1
 EVERY_SESSION: Final = "*"
 """In the place of a session's id, which has no such character."""
@@ -35,7 +37,7 @@ class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Boost(msgspec.Struct, frozen=True, omit_defaults=True):
     """Another amount for one limit until a moment: of the record's tenant or organisation, or of one of the tenant's
-    keys, of one of its sessions, of each of them (`EVERY_SESSION`).
+    keys, of one of its sessions, of each of them (`EVERY_SESSION`). Amounts are parts of the limit's dimension.
     """
 
     limit: str
@@ -44,11 +46,20 @@ class Boost(msgspec.Struct, frozen=True, omit_defaults=True):
     burst: int | None = None
     key: str | None = None
     session: str | None = None
+    dimension: Dimension | None = None
 
     @property
     def of(self) -> tuple[str | None, str | None]:
         """Whose limit it is, the tenant's if nobody is named."""
         return self.key, self.session
+
+    @property
+    def told(self) -> dict[str, object]:
+        """Its fields as people are told them: amounts in units."""
+        fields = msgspec.structs.asdict(self)
+        if (dimension := self.dimension) is not None:
+            fields |= {at: units(dimension, fields[at]) for at in ("amount", "burst") if fields[at] is not None}
+        return fields
 
 
 class StoredTenant(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -5,8 +5,6 @@ Rule: names, numbers and moments; never a key, never a digest of one.
 
 from collections.abc import Mapping
 
-import msgspec
-
 from config.model import Config
 from gateway.admission import Joined, Unusable, as_in_file, ends, ignored, joined, unpriced
 from gateway.moments import told
@@ -99,7 +97,6 @@ def _key(key: StoredKey, off: tuple[str, ...], now: float) -> View:
     }
 
 
-def _boost(boost: object) -> View:
-    view: View = msgspec.to_builtins(boost)
-    until = view["until"]
-    return view | {"until": told(until) if isinstance(until, float | int) else until}
+def _boost(boost: Boost) -> View:
+    fields = {name: value for name, value in boost.told.items() if value is not None}
+    return fields | {"until": told(boost.until)}

@@ -101,6 +101,8 @@ async def test_calls_are_refused_while_the_price_is_gone(valkey: EmbeddedServer)
         with pytest.raises(ModelUnpriced):
             await explanation(configured(urls, None), store, SECRET, Asker(key, "", None, None), body)
         await LimitDesk(desk(store), store).boost(Place("beta", "spend"), "200", 4e9)  # what it has may be changed
+        boosts: Any = (await desk(store).tenant("beta"))["boosts"]
+        assert [boost["amount"] for boost in boosts] == [(await desk(store).changes())[0].detail["amount"]] == [200]
         await running.gateway.put(configured(urls, priced))
         assert await served(running, key) == 200
         await running.quiet()

@@ -85,6 +85,21 @@ async def test_a_caller_sees_its_own_limits_on_every_level(valkey: EmbeddedServe
         assert [(row["scope"], row["used"]) for row in other] == [("tenant:zeta", 0)]
 
 
+async def test_a_caller_who_names_a_session_sees_its_limits_too(valkey: EmbeddedServer) -> None:
+    def change(data: dict[str, Any]) -> None:
+        turns = {"name": "turns", "dimension": "requests", "amount": 9, "every": "day"}
+        data["tiers"]["standard"]["session"] = {"budgets": [turns]}
+
+    async with house(valkey.url, change=change) as running:
+        assert (await running.chat(session_id="chat-7")).status_code == 200
+        await running.quiet()
+        for id, scopes in (("chat-7", {"tenant:acme", "session:chat-7"}), ("no id", {"tenant:acme"})):
+            headers = {"authorization": f"Bearer {KEY}", "x-session-id": id}
+            rows = {row["scope"]: row for row in (await running.http.get("/usage", headers=headers)).json()["data"]}
+            assert rows.keys() == scopes
+            assert id == "no id" or (rows["session:chat-7"]["used"], rows["session:chat-7"]["remaining"]) == (1, 8)
+
+
 async def test_whoever_asks_without_end_asks_the_store_once_a_second(store: Store) -> None:
     now = [100.0]
     statements = Statements(store, lambda: now[0])
