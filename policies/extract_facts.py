@@ -5,41 +5,24 @@ messages and the same room give the same text. Linear: each line is looked at on
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from policies import odd_lines
 from policies.conversation import INSTRUCTIONS, Message
+from policies.fact_lines import VALUES, decision, named_value, value
 from policies.text_spans import boundary
 from policies.trimmed_text import whole
 
-VALUES = re.compile(
-    r"https?://[^\s\"'<>)\]]{3,200}"
-    r"|(?<![\w/])(?:~|\.{1,2})?(?:/[\w.@+-]{1,80}){2,12}"
-    r"|\b[\w-]{1,60}(?:/[\w.@+-]{1,60}){1,8}\.\w{1,6}\b"
-    r"|\b[\w-]{1,60}\.(?:py|pyi|js|jsx|ts|tsx|go|rs|c|cc|cpp|h|hpp|java|rb|sh|sql|md|rst|txt|json|ya?ml|toml|cfg|ini|csv|log|html|css)\b"
-    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
-    r"|\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{7,64}\b"
-    r"|\b[A-Z][A-Z0-9]{1,9}-\d{1,9}\b"
-    r"|(?<![\w.])[-+]?\d[\d,_]*(?:\.\d+)?%?(?![\w])"
-)
-"""Values that must survive to the letter: addresses, paths, files, hashes, tickets, numbers."""
-
-_NAMED = re.compile(
-    r"[A-Za-z_][\w .\-\[\]]{1,50}?[\"']?\s?(?:=|:|->|=>|\bis\b)\s?[\"']?[^\s\"',;{}\[\]]*[\d/@][^\s\"',;{}\[\]]*"
-)
-_DECIDED = re.compile(
-    r"\b(?:decid\w+|agreed?|chose|chosen|settled on|go(?:ing)? with|instead of|rather than|must(?: not)?|never|always|"
-    r"do not|don't|should(?: not)?|we(?: wi|')ll|let's|prefer\w*|approved?|rejected?|conclu\w+|root cause|because)\b",
-    re.I,
-)
 _PLACE = re.compile(r"[/.-]")
 
 _SENTENCE = re.compile(r"(?<=[.!?;])[ \t]+|\n+")
 
 MARK: Final = "kvgate"
+NAMED_LINES: Final = 4
+"""So many lines with named values are taken of an output's beginning, and of its end."""
 LINE_CHARACTERS: Final = 240
 LOOKED_AT_CHARACTERS: Final = 400
 MESSAGE_LINES: Final = 400
@@ -49,8 +32,12 @@ LONG_CHARACTERS: Final = 600
 SHARES: Final = (("INTENT", 0.15), ("DECISIONS", 0.3), ("FACTS", 0.75), ("ARTEFACTS", 1.0))
 """Of the room that is left when the section's turn comes."""
 
+Line = tuple[str, int, str]
+"""The section that a line belongs to, how much it matters there (less is more), and the line."""
 Said = tuple[int, int, str]
-"""How much a line matters (less is more), its place in the conversation, and the line."""
+"""How much a line matters, its place in the conversation, and the line."""
+Read = Callable[[Message], Sequence[Line]]
+"""How a message is read: `read`, or one that remembers what it found."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -70,15 +57,17 @@ class Facts(msgspec.Struct, frozen=True):
         return "\n".join(written)
 
 
-def extract(messages: Sequence[Message]) -> Facts:
+def read(message: Message) -> Sequence[Line]:
+    """What one message says, the last line first; it hangs on nothing but the message."""
+    return tuple(_of_output(odd_lines.read(message.text)) if _is_output(message) else _of(message))
+
+
+def extract(messages: Sequence[Message], read: Read = read) -> Facts:
     """The facts of these messages. What they say twice is taken once, where it was said last."""
-    outputs = {at: odd_lines.read(message.text) for at, message in enumerate(messages) if _is_output(message)}
     found: dict[str, list[Said]] = {name: [] for name, _ in SHARES}
     seen: set[str] = set()
     for at in range(len(messages) - 1, -1, -1):
-        output = outputs.get(at)
-        said = _of(messages[at]) if output is None else _of_output(output)
-        for number, (section, rank, line) in enumerate(said):
+        for number, (section, rank, line) in enumerate(read(messages[at])):
             if line and line not in seen:
                 seen.add(line)
                 found[section].append((rank, at * 1_000 - number, line))
@@ -101,29 +90,47 @@ def _is_output(message: Message) -> bool:
     return message.role == "user" and len(text) > LONG_CHARACTERS and text.count("\n") > odd_lines.FEW_LINES
 
 
-def _of(message: Message) -> Iterator[tuple[str, int, str]]:
+def _of(message: Message) -> Iterator[Line]:
     """Sections, ranks and lines of one message that somebody wrote, the last first."""
     if message.role in INSTRUCTIONS:
         return
     if message.role == "user":
         yield "INTENT", 0, _line(message.text.strip().partition("\n")[0])
     for line in reversed(_halves(_SENTENCE.split(message.text))):
-        if found := _DECIDED.search(line):
+        if found := decision(line):
             yield "DECISIONS", 0, _line(line, found.start())
-        elif found := VALUES.search(line):
+        elif found := value(line):
             yield "FACTS", 0, _line(line, found.start())
     for call in message.calls:
-        named = [value for value in VALUES.findall(call.arguments) if _PLACE.search(value) and not value[0].isdigit()]
-        yield from (("ARTEFACTS", 0, f"{call.name} {value}") for value in named[:8])
+        named = [name for name in VALUES.findall(call.arguments) if _PLACE.search(name) and not name[0].isdigit()]
+        yield from (("ARTEFACTS", 0, f"{call.name} {name}") for name in named[:8])
 
 
-def _of_output(output: odd_lines.Output) -> Iterator[tuple[str, int, str]]:
+def _of_output(output: odd_lines.Output) -> Iterator[Line]:
     """Errors, the odd ones out, then named values: of an output's other lines there are too many."""
     lines = [line for line in output.lines if MARK not in line]
-    named = [found[0].strip() for line in lines if (found := _NAMED.search(line))]
     yield from (("FACTS", 0, _line(line)) for line in reversed(output.errors))
     yield from (("FACTS", 1, _line(line)) for line in reversed(odd_lines.odd(output)))
-    yield from (("FACTS", 2, _line(line)) for line in reversed([*named[:4], *named[4:][-4:]]))
+    yield from (("FACTS", 2, _line(line)) for line in reversed(_named(lines)))
+
+
+def _named(lines: Sequence[str]) -> list[str]:
+    """Named values of the first lines that have any, and of the last; no line is looked at twice."""
+    first, at = _some_named(lines, range(len(lines)))
+    last, _ = _some_named(lines, range(len(lines) - 1, at, -1))
+    return [*first, *reversed(last)]
+
+
+def _some_named(lines: Sequence[str], places: range) -> tuple[list[str], int]:
+    """Named values of so many lines at these places, and the place of the last one that was looked at."""
+    found: list[str] = []
+    at = -1
+    for at in places:
+        if named := named_value(lines[at]):
+            found.append(named)
+            if len(found) == NAMED_LINES:
+                break
+    return found, at
 
 
 def _halves(lines: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ import xxhash
 from policies import covering, record, window
 from policies.conversation import Conversation, ToolCall
 from policies.covering import Cover
+from policies.extract_facts import Read, read
 from policies.mends import Mends
 
 
@@ -24,11 +25,15 @@ class Called(NamedTuple):
 
 
 class Frame(msgspec.Struct, frozen=True, dict=True):
-    """`untouched` are the messages that `pin` names: no policy edits them, and their turns are not dropped."""
+    """`untouched` are the messages that `pin` names: no policy edits them, and their turns are not dropped.
+
+    `read` finds the facts of a message.
+    """
 
     conversation: Conversation
     untouched: frozenset[int] = frozenset()
     mends: Mends = msgspec.field(default_factory=Mends)
+    read: Read = read
 
     @cached_property
     def pinned(self) -> frozenset[int]:

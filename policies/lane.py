@@ -17,6 +17,7 @@ from policies.dedupe_tool_output import DedupeToolOutput
 from policies.draft import Draft
 from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import Edit
+from policies.extract_facts import Read
 from policies.keep_recent_tokens import KeepRecentTokens
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.keeping import Keeping
@@ -52,6 +53,7 @@ class State(msgspec.Struct, frozen=True):
     records: Mapping[bytes, str]
     rendered: Render
     ages: Ages
+    read: Read
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -69,7 +71,7 @@ def laned(conversation: Conversation, policies: Sequence[Policy], in_force: InFo
     standing, remembered = _standing(policies, in_force)
     if state.automatic is not None:
         standing = (*standing, state.automatic)
-    frame = framed(conversation, standing)
+    frame = framed(conversation, standing, state.read)
     before = draft = replayed(frame, in_force, state.known, state.cold, state.keeping, state.records, state.rendered)
     limit = caps.prompt_limit(policies, state.reply_tokens)
     for _ in range(ROUNDS):

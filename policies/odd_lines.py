@@ -24,6 +24,7 @@ FEW_LINES: Final = 12
 MOST_OF_AN_OUTPUT: Final = 8
 
 _VARIES = re.compile(r"\d+|\b[a-zA-Z]\b")
+_APART = "\x1e"
 _WORD = re.compile(r"[^\W\d_]{3}")
 _MEMBER = re.compile(r"(?<=[,{\[])\s*(?=[\"{\[])")
 
@@ -44,7 +45,15 @@ def read(text: str) -> Output:
         lines = [*lines[: OUTPUT_LINES // 2], *lines[-OUTPUT_LINES // 2 :]]
     lines = [line[:LINE_CHARACTERS].strip(" \t\r,") for line in lines]
     errors = [text[start:stop] for start, stop in error_lines(text)[:MOST_OF_AN_OUTPUT]] if not is_json else []
-    return Output(tuple(lines), tuple(_VARIES.sub("0", line) for line in lines), tuple(errors))
+    return Output(tuple(lines), _shapes(lines), tuple(errors))
+
+
+def _shapes(lines: list[str]) -> tuple[str, ...]:
+    """The shape of each line, found in one pass over all of them."""
+    shapes = _VARIES.sub("0", _APART.join(lines)).split(_APART)
+    if len(shapes) != len(lines):
+        return tuple([_VARIES.sub("0", line) for line in lines])
+    return tuple(shapes)
 
 
 def odd(output: Output) -> list[str]:

@@ -17,6 +17,7 @@ from policies.cap_context import Refuse
 from policies.conversation import Conversation
 from policies.drop_stale_turns import DropStaleTurns
 from policies.edit import Edit
+from policies.extract_facts import Read, read
 from policies.keeping import NOTHING, Keeping
 from policies.lane import Lane, State, laned, resting
 from policies.memory import EMPTY, Cut, Memory, Seen
@@ -79,6 +80,7 @@ def plan(
     keeping: Keeping = NOTHING,
     records: Mapping[bytes, str] = NO_RECORDS,
     rendered: Render = render,
+    read: Read = read,
     now_seconds: float | None = None,
 ) -> Plan | Refuse:
     """The edits that `policies` ask for, or `Refuse` where the prompt stays too long.
@@ -88,12 +90,13 @@ def plan(
     used `idle_seconds` ago; `reply_tokens` were asked for (`max_tokens`; None: no bound). With `pricing` (economic) a
     step that does not pay is put off unless a limit forces it; without (strict) the marks alone decide. `automatic` is
     what must be repaired in any case, whatever is remembered. Originals are named as far as `keeping` allows; without
-    it none is. `records` are those of older turns, by their names; `rendered` carries a trim out that was made before.
-    `now_seconds` is the time since 1970, for what goes by age.
+    it none is. `records` are those of older turns, by their names; `rendered` carries a trim out that was made before
+    and `read` finds facts. `now_seconds` is the time since 1970, for what goes by age.
     """
     before, known = (EMPTY, 0) if cold else (memory, known_messages)
     ages = _ages(policies, memory.seen, len(conversation.messages), now_seconds)
-    state = State(count, known, cold, idle_seconds, pricing, reply_tokens, automatic, keeping, records, rendered, ages)
+    asked = idle_seconds, pricing, reply_tokens, automatic
+    state = State(count, known, cold, *asked, keeping, records, rendered, ages, read)
     enforced = [policy for policy in policies if policy.mode == "enforce"]
     lane = laned(conversation, enforced, before.enforced, state)
     refusal = caps.refusal(enforced, lane.draft.total_tokens, reply_tokens)

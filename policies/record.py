@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.extract_facts import VALUES
+from policies.fact_lines import VALUES
 from policies.keeping import HANDLE
 from policies.trimmed_text import whole
 

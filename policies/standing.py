@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from policies.conversation import Conversation
+from policies.extract_facts import Read, read
 from policies.frame import Frame
 from policies.mends import Mends
 from policies.pin import Pin
@@ -45,7 +46,7 @@ def loads(text: str) -> tuple[Standing, ...] | None:
         return None
 
 
-def framed(conversation: Conversation, policies: Sequence[Standing]) -> Frame:
+def framed(conversation: Conversation, policies: Sequence[Standing], read: Read = read) -> Frame:
     """The conversation with what these policies say of it: first what is pinned, then what is put right elsewhere."""
     untouched = frozenset[int]().union(*(p.untouched(conversation) for p in policies if isinstance(p, Pin)))
     mends = Mends()
@@ -55,4 +56,4 @@ def framed(conversation: Conversation, policies: Sequence[Standing]) -> Frame:
     parts = tuple(dict.fromkeys(part for policy in policies if isinstance(policy, Repair) for part in policy.parts))
     if parts:
         mends = Repair(parts=parts).mended(conversation, untouched, mends)
-    return Frame(conversation, untouched, mends)
+    return Frame(conversation, untouched, mends, read)

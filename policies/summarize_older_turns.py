@@ -160,7 +160,7 @@ class SummarizeOlderTurns(BaseModel):
         return draft
 
     def _of_facts(self, draft: Draft, cover: Cover, stepping: "_Stepping") -> Summary | None:
-        found = extract([draft.messages[at] for at in left_out(cover, draft.frame.head)])
+        found = extract([draft.messages[at] for at in left_out(cover, draft.frame.head)], draft.frame.read)
         room = self.max_tokens * CHARACTERS_A_TOKEN
         for _ in range(TRIES):
             text = record.harmless(found.written(room))

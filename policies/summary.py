@@ -104,5 +104,5 @@ def standing_for(frame: Frame, cover: Cover) -> int:
 
 def facts(frame: Frame, cover: Cover, room: int) -> str:
     """The record of facts that can be put together of what `cover` covers, in so many characters."""
-    found = extract([frame.conversation.messages[at] for at in left_out(cover, frame.head)])
+    found = extract([frame.conversation.messages[at] for at in left_out(cover, frame.head)], frame.read)
     return record.harmless(found.written(room))
