@@ -5,7 +5,6 @@ Rule: nothing is counted that need not be. Far from every threshold the sizes in
 policy decides is checked by the validator before it is sent.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, Protocol
@@ -16,9 +15,10 @@ from msgspec.structs import replace
 from gateway import errors
 from gateway.call import Call
 from gateway.clock import wall
-from gateway.counting import THREAD_CHARACTERS, Scaled
+from gateway.counting import Scaled
 from gateway.metrics import Metrics
 from gateway.owned import generated_limit
+from gateway.planning import made, read_ahead
 from gateway.service import Service
 from gateway.shown import Makers, Shown, shown_by
 from policies.caps import reply_size
@@ -131,7 +131,6 @@ class Context:
             conversation,
             service.policies,
             known.memory,
-            Scaled(counter, scale),
             known_messages=known.known_messages,
             idle_seconds=known.idle_seconds,
             pricing=known.pricing,
@@ -140,24 +139,27 @@ class Context:
             rendered=service.rendered,
             now_seconds=wall() if service.ages else None,
         )
+        count, rendered = Scaled(counter, scale), service.rendered
         new = sum(map(len, call.messages[known.known_messages :])) if counts else 0
         keeping = known.keeping if self._hold is not None else NOTHING
-        records = {**service.rendered.records(known.memory.enforced), **known.records}
-        found = await _made(make, new, keeping, records)
+        records = {**rendered.records(known.memory.enforced), **known.records}
+        found = await made(make, count, rendered, new, keeping, records)
         if write is not None and found.wanted is not None and (written := await write(found.wanted)):
             records = {**records, **written}
-            found = await _made(make, new, keeping, records)
+            found = await made(make, count, rendered, new, keeping, records)
         if isinstance(found, Plan) and (shown := shown_by(conversation, found.edits, keeping)).texts:
             held = await self._held(service, known, shown)
             if held != shown.texts.keys():
-                found = await _made(make, new, replace(known.keeping, only=held), records)
+                found = await made(make, count, rendered, new, replace(known.keeping, only=held), records)
         if isinstance(found, Refuse):
             self._refused(service, found, "enforce")
             extra = {"limit": found.limit_tokens, "requested": found.tokens}
             raise errors.ContextTooLong(found.message, param="messages", extra=extra)
         if found.shadow_refusal is not None:
             self._refused(service, found.shadow_refusal, "shadow")
-        service.rendered.keep(found.summary)
+        rendered.keep(found.summary)
+        if service.records_facts and counts:
+            read_ahead(rendered, conversation.messages[known.known_messages :])
         if call.prompts > 1:
             return estimated(call)  # the longest fits; how many tokens there are together was not counted
         self._account(conversation, found)
@@ -207,15 +209,6 @@ class Context:
     def _validate(self, conversation: Conversation, edits: Sequence[Edit]) -> None:
         for violation in violations(conversation, edits) if edits else ():
             self._metrics.violations.add(1, violation.rule)
-
-
-async def _made(
-    make: Callable[..., Plan | Refuse], new_bytes: int, keeping: Keeping, records: Mapping[bytes, str]
-) -> Plan | Refuse:
-    """Where much is new much may be shortened, which takes counts: in a thread, so that no other stream waits."""
-    if new_bytes > THREAD_CHARACTERS:
-        return await asyncio.to_thread(make, keeping=keeping, records=records)
-    return make(keeping=keeping, records=records)
 
 
 def estimated(call: Call) -> Planned:

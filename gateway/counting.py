@@ -103,6 +103,10 @@ class Scaled(Measure):
     def __call__(self, text: str, /) -> int:
         return ceil(self._counter.text(text) * self._scale)
 
+    def has_marks(self, digest: bytes) -> bool:
+        """Whether the text of this message was measured, so that to measure it again costs nothing."""
+        return self._counter.marked.get(digest) is not None
+
     def marks(self, digest: bytes, text: str) -> Marks:
         return replace(self._counter.marks(digest, text), scale=self._scale)
 

@@ -88,6 +88,7 @@ class Service:
         "paces",
         "place",
         "pools",
+        "records_facts",
         "rendered",
         "scope",
         "session_limits",
@@ -146,6 +147,7 @@ class Service:
         self.caps_replies = any(isinstance(p, CapContext) and p.reply != "apart" for p in caller.may.policies)
         self.strip = stripping(caller.may.policies)
         self.summary = summarizing(caller.may.policies)
+        self.records_facts = any(map(is_of_facts, caller.may.policies))
         self.place = Place(caller.tenant, caller.may.organisation)
         self.keeping = keeping_for(caller)
         self.keep_seconds = keep_seconds(caller.may.policies)
@@ -302,6 +304,11 @@ def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Pol
     if limit_tokens is None or min(caps, default=limit_tokens + 1) <= limit_tokens:
         return policies
     return (*policies, CapContext(limit_tokens=limit_tokens))
+
+
+def is_of_facts(policy: Policy) -> bool:
+    """Whether a policy puts records together of facts, be it to see what it would do."""
+    return isinstance(policy, SummarizeOlderTurns) and (policy.by == "facts" or policy.mode == "shadow")
 
 
 def summarizing(policies: Sequence[Policy]) -> SummarizeOlderTurns | None:

@@ -82,6 +82,7 @@ class Snapshot:
         yield "trimmed_characters", self.kept.trimmed
         yield "facts_characters", self.kept.facts
         yield "session_limits", self.kept.scopes
+        yield "said_characters", self.kept.said
         for pool in self.pools.values():
             yield from (("predicted_seconds", pace) for pace in pool.paces())
 
