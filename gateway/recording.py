@@ -43,7 +43,7 @@ def _record(
     return Record(
         tenant=caller.tenant,
         key=caller.key,
-        session=passage.session or opened.session.id,
+        session=passage.session or opened.session.id or opened.known.session,
         model=passage.service.model.name,
         pool=pool,
         outcome=outcome,

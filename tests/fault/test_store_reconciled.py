@@ -31,6 +31,13 @@ async def recorded(store: Store) -> list[int]:
     return sorted(each.prefill_tokens + each.cached_tokens + each.decode_tokens for each in records)
 
 
+async def sessions(store: Store) -> list[str]:
+    """Sessions of every record of the tenant."""
+    found = await store.command("XRANGE", "kvgate:1:{acme}:usage:acme", "-", "+")
+    assert isinstance(found, list)
+    return [session for _, fields in found if (session := decoded(fields[1]).session)]
+
+
 async def test_calls_of_an_outage_are_charged_when_it_is_over(valkey: EmbeddedServer, store: Store) -> None:
     async with store_proxy(valkey.url) as proxy, house(proxy.url) as running:
         used = [(await running.chat("before")).json()["usage"]["total_tokens"]]
@@ -48,6 +55,7 @@ async def test_calls_of_an_outage_are_charged_when_it_is_over(valkey: EmbeddedSe
         await caught_up(running)
         assert await running.charged() == sum(used)
         assert await recorded(store) == sorted(used)
+        assert len(set(await sessions(store))) == 6, "each has its session, which nobody could read"
         assert await running.metric("kvgate_settlements_late_total", result="written") == 5
         await running.nothing_left()
 
