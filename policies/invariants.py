@@ -69,9 +69,8 @@ def edited(before: Conversation, edits: Sequence[Edit]) -> Edited:
 
 def _instructions(edited: Edited) -> Iterator[int]:
     """They stay; lines of them may be stripped, but not all."""
-    for at, message in enumerate(edited.before.messages):
-        if message.role not in INSTRUCTIONS:
-            continue
+    for at in edited.before.instructions:
+        message = edited.before.messages[at]
         if at in edited.gone or (at in edited.replaced and not _is_rest(message.text, edited.replaced[at].text)):
             yield at
 
@@ -88,14 +87,14 @@ def _task(edited: Edited) -> Iterator[int]:
 
 
 def _last_user(edited: Edited) -> Iterator[int]:
-    messages = edited.before.messages
-    last = max((at for at, message in enumerate(messages) if message.role == "user"), default=None)
+    roles = edited.before.roles
+    last = next((at for at in range(len(roles) - 1, -1, -1) if roles[at] == "user"), None)
     if last is not None and (last in edited.gone or last in edited.replaced):
         yield last
 
 
 def _groups(edited: Edited) -> Iterator[int]:
-    for group in edited.before.groups():
+    for group in edited.before.groups() if edited.gone else ():
         if len({edited.kept(at) for at in group}) == 2:
             yield group[0]
 
@@ -104,7 +103,7 @@ def _reasoning(edited: Edited) -> Iterator[int]:
     """Untouched in the turn under way; of an older turn all or nothing; nowhere rewritten."""
     messages = edited.before.messages
     clearable: set[int] = set()
-    for turn in edited.turns:
+    for turn in edited.turns if edited.before.thinks else ():
         thinking = [at for at in turn if messages[at].reasoning]
         kept = sum(edited.thinks(at) for at in thinking)
         if 0 < kept < len(thinking) or (turn is edited.turns[-1] and kept < len(thinking)):
@@ -117,7 +116,7 @@ def _reasoning(edited: Edited) -> Iterator[int]:
 def _unanswered(edited: Edited) -> Iterator[int]:
     """What the model has not answered yet stays, images above all."""
     messages = edited.before.messages
-    for at in range(len(messages) - 1, -1, -1):
+    for at in range(len(messages) - 1, -1, -1) if edited.gone else ():
         if messages[at].role == "assistant":
             return
         if at in edited.gone:
@@ -186,6 +185,8 @@ def _answers(edited: Edited) -> Iterator[int]:
 
 def _alternation(edited: Edited) -> Iterator[int]:
     """No two user or assistant messages come to stand side by side that did not before; a user still comes first."""
+    if not edited.gone:
+        return
     messages = edited.before.messages
     spoken = [at for at, message in enumerate(messages) if message.role not in INSTRUCTIONS]
     neighbours = set(pairwise(spoken))

@@ -5,6 +5,7 @@ engines accept them.
 """
 
 import re
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -18,6 +19,8 @@ from gateway.identity import NO_HINTS, SessionHints
 
 Raw = msgspec.Raw | msgspec.UnsetType
 MAX_CHOICES: Final = 128
+LONG_BYTES: Final = 16_384
+"""From so many bytes on it is worth while to look for names outside the messages only."""
 
 
 class StreamOptions(msgspec.Struct):
@@ -102,8 +105,25 @@ def _read(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
         raise InvalidRequest("The request body is nested too deeply or is not UTF-8.") from None
 
 
-def present(raw: bytes, body: OpenAIBody) -> dict[str, bytes]:
-    """The owned fields that the client sent, as raw JSON. Raises `InvalidRequest` if one was sent twice."""
+def outside(raw: bytes, values: Sequence[bytes]) -> bytes:
+    """A body without these values, which stand in it one behind the other; all of it where that is not seen at once.
+
+    They are whole values, so no name of the body's own fields goes with them.
+    """
+    if len(raw) > LONG_BYTES:
+        for comma in (b",", b", "):
+            before, found, after = raw.partition(comma.join(values))
+            if found:
+                return before + after
+    return raw
+
+
+def present(raw: bytes, body: OpenAIBody, around: bytes | None = None) -> dict[str, bytes]:
+    """The owned fields that the client sent, as raw JSON. Raises `InvalidRequest` if one was sent twice.
+
+    `around` is the part of the body in which to look for that; None: all of it.
+    """
+    around = raw if around is None else around
     found = {"model": b""}
     for name, value in (
         ("max_tokens", body.max_tokens),
@@ -116,11 +136,11 @@ def present(raw: bytes, body: OpenAIBody) -> dict[str, bytes]:
     if values != _NONE_SELDOM:
         given = zip(FORBIDDEN, values, strict=True)
         found |= {name: bytes(value) for name, value in given if value is not msgspec.UNSET}
-    if raw.find(b"\\u00") >= 0 and _SPELLED_OUT.search(raw):
+    if around.find(b"\\u00") >= 0 and _SPELLED_OUT.search(around):
         top_level(raw)
         return found
     for name in found:
-        if raw.count(_QUOTED[name]) > 1:
+        if around.count(_QUOTED[name]) > 1:
             top_level(raw)  # the name may stand deeper, in a tool's schema: only the walk can tell
             break
     return found

@@ -6,6 +6,7 @@ base64 text, so a picture does not look like a million tokens.
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +20,7 @@ from gateway.dialects.openai_body import (
     choices_of,
     hints_of,
     limit_of,
+    outside,
     parsed,
     present,
     wants_usage,
@@ -36,6 +38,8 @@ MEDIA_BYTES: Final = 4_096
 # Only a content in parts can hold media: what a plain text says about pictures is text. Every part that is not text has
 # one of these keys; inside a text their quotes would be escaped.
 _PARTS: Final = re.compile(rb'"content"\s*:\s*\[')
+_TEXT: Final = re.compile(rb'\{\s*"role"\s*:\s*"\w+"\s*,\s*"content"\s*:\s*"')
+"""How most messages begin: no more of them need be searched. (Were there a second content, its bytes would count.)"""
 _MARKS: Final = (b'_url"', b'_embeds"', b'"input_audio"', b'"source"', b'"audio"', b'"file"', b'"image"', b'"video"')
 _MEDIA: Final = re.compile(rb'"(?:[a-z_]*_url|[a-z_]*_embeds|input_audio|source|audio|file|image|video)"\s*:')
 _ADDRESS: Final = re.compile(rb'"(?:url|data|file_data|[a-z_]*_url)"\s*:\s*"')
@@ -76,11 +80,11 @@ class OpenAIChat(OpenAIDialect):
             messages=messages,
             content_bytes=content_bytes,
             prompt_bytes=content_bytes,
-            largest_output_bytes=largest_output(body, messages, sizes),
+            largest_output_bytes=largest_output(messages, sizes),
             overhead=overhead,
             max_tokens=limit_of(chat),
             choices=choices_of(chat),
-            present=present(body, chat),
+            present=present(body, chat, outside(body, messages)),
             hints=hints_of(chat),
         )
 
@@ -105,18 +109,17 @@ class OpenAIChat(OpenAIDialect):
         return self.parse(edited(call.body, {"messages": messages}, {"messages": b""}))
 
 
-def largest_output(body: bytes, messages: Sequence[bytes], sizes: Sequence[int]) -> int:
+def largest_output(messages: Sequence[bytes], sizes: Sequence[int]) -> int:
     """The size of the largest message that may be a tool's output; 0 if none can be."""
-    if body.find(b"\\u00") >= 0:  # not `in`: for bytes that raises and drops an error before it looks
-        return max(sizes)  # a role may be spelled in escapes
-    if body.find(b'"tool"') < 0:
-        return 0
-    return max((size for message, size in zip(messages, sizes, strict=True) if b'"tool"' in message), default=0)
+    # `find`, not `in`: for bytes that raises and drops an error before it looks.
+    sized = sorted(zip(sizes, messages, strict=True), reverse=True, key=itemgetter(0))
+    # A role may be spelled in escapes.
+    return next((size for size, m in sized if m.find(b'"tool"') >= 0 or m.find(b"\\u00") >= 0), 0)
 
 
 def countable_bytes(message: bytes) -> int:
     """An upper bound of what a message can cost in tokens: the bytes of its text, media at their own price."""
-    if _PARTS.search(message) is None or not any(mark in message for mark in _MARKS):
+    if _TEXT.match(message) or _PARTS.search(message) is None or not any(mark in message for mark in _MARKS):
         return len(message)
     return len(message) - _address_bytes(message) + len(_MEDIA.findall(message)) * MEDIA_BYTES
 

@@ -15,6 +15,7 @@ from policies.conversation import Message, Role, ToolCall
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 """A tuple, because a role may be anything, a list too."""
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 REASONING: Final = ("reasoning", "reasoning_content", "thinking_blocks")
 """Fields in which clients send an assistant's reasoning back."""
 
@@ -59,6 +60,8 @@ def decoded(raw: bytes) -> Mapping[str, Any]:
 
 def with_text(raw: bytes, text: str) -> bytes:
     """The message with its text replaced: a string stays a string, a list keeps its parts that are not text."""
+    if (replaced := _with_string(raw, text)) is not None:
+        return replaced
     wire = dict(decoded(raw))
     content = wire.get("content")
     if isinstance(content, list):
@@ -67,6 +70,21 @@ def with_text(raw: bytes, text: str) -> bytes:
     else:
         wire["content"] = text
     return msgspec.json.encode(without_surrogates(wire))
+
+
+def _with_string(raw: bytes, text: str) -> bytes | None:
+    """The same without reading the text that is replaced; None where the content is no string, or another field holds
+    escapes, which may be lone surrogates."""
+    try:
+        fields = _FIELDS.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    content = fields.get("content")
+    others = [bytes(value) for name, value in fields.items() if name != "content"]
+    if content is None or bytes(memoryview(content)[:1]) != b'"' or any(b"\\" in value for value in others):
+        return None
+    whole = msgspec.Raw(msgspec.json.encode(without_surrogates(text)))
+    return msgspec.json.encode({**fields, "content": whole})
 
 
 def with_more(raw: bytes, text: str) -> bytes:

@@ -133,3 +133,24 @@ def test_session_hints_are_texts_or_nothing() -> None:
     assert (hints.session_id, hints.conversation, hints.previous_response_id) == ("s", None, None)
     assert (hints.metadata_user_id, hints.metadata_session_id) == ("u", None)
     assert parse(metadata="x").hints.metadata_user_id is None
+
+
+LONG = [{"role": "user", "content": f'"model" "max_tokens" {number} ' + "word " * 900} for number in range(9)]
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,", ":")])
+@pytest.mark.parametrize(
+    "twice",
+    [
+        '{"model":"a","messages":MESSAGES,"model":"b"}',
+        '{"model":"a","model":"b","messages":MESSAGES}',
+        '{"metadata":{"x":MESSAGES},"model":"a","model":"b","messages":MESSAGES}',
+        '{"model":"a","metadata":{"x":MESSAGES},"mo\\u0064el":"b","messages":MESSAGES}',
+    ],
+)
+def test_a_field_sent_twice_around_long_messages_is_refused(twice: str, separators: tuple[str, str]) -> None:
+    messages = json.dumps(LONG, separators=separators)
+    once = '{"model":"a","metadata":{"x":MESSAGES},"messages":MESSAGES,"max_tokens":3}'.replace("MESSAGES", messages)
+    assert OpenAIChat().parse(once.encode()).present == {"model": b"", "max_tokens": b"3"}
+    with pytest.raises(InvalidRequest, match="`model` occurs more than once"):
+        OpenAIChat().parse(twice.replace("MESSAGES", messages).encode())

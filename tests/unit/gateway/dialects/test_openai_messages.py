@@ -144,3 +144,20 @@ def test_pairs_of_surrogates_are_characters() -> None:
 
 def test_a_lone_surrogate_is_kept_for_the_engine() -> None:
     assert read(b'{"role":"user","content":"a\\ud800"}')[0].text == "a\ud800"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"role": "tool", "tool_call_id": "a", "content": "long \u00e9 text", "name": "look"},
+        {"content": "x", "role": "tool", "n": 1.50, "on": True, "no": None, "list": ["a", {"b": 2}]},
+        {"role": "tool", "content": "x", "name": "a\\nb"},
+        {"role": "tool", "content": "x", "name": "\ud83d"},
+    ],
+)
+def test_a_replaced_text_leaves_the_other_fields_and_their_order(fields: dict[str, object]) -> None:
+    raw = json.dumps(fields, separators=(",", ":")).encode()
+    sent = with_text(raw, 'short "\u6c34"')
+    named = {name: "\ufffd" if value == "\ud83d" else value for name, value in fields.items()}
+    assert list(json.loads(sent).items()) == list({**named, "content": 'short "\u6c34"'}.items())
+    sent.decode()
