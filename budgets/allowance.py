@@ -78,7 +78,7 @@ class LocalAllowance:
     ) -> Grant | Denied:
         """Grant or deny what the ledger was asked for. `now_seconds` is monotonic, `wall_seconds` counts from 1970.
 
-        The grant keeps its lease: nobody knows whether the ledger has made it.
+        The grant keeps its id: nobody knows whether the ledger has made it.
         """
         enforced = [terms for terms in asked.stands.terms if terms.limit.mode == "enforce"]
         for terms in enforced:
@@ -144,7 +144,7 @@ class LocalAllowance:
             self._buckets.move_to_end(bucket)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
-        return structs.replace(asked, local=True, in_use=())
+        return structs.replace(asked, local=True)
 
     def _capacity(self, limit: Limit) -> float:
         share = limit.capacity * self._share
@@ -165,7 +165,7 @@ class LocalAllowance:
         if self._known is None:
             known: dict[str, _Heard] = {}
             for grant in sorted(self._grants.values(), key=lambda grant: grant.at_seconds):
-                for terms, in_use in zip(grant.stands.terms, grant.in_use, strict=False):
+                for terms, in_use in grant.stood.each if grant.stood is not None else ():
                     known[_name(grant.scope, terms)] = _Heard(in_use / terms.scale, grant.at_seconds)
             self._known = known
         return self._known.get(bucket)
@@ -178,4 +178,4 @@ def _name(scope: Scope, terms: Terms) -> str:
 
 def _wanted(asked: Grant, terms: Terms) -> int:
     """In the dimension's own parts, as the ledger was asked."""
-    return taken(terms, asked.amounts, asked.most)[0] // terms.scale
+    return taken(terms, asked.amounts, asked.most) // terms.scale

@@ -15,14 +15,15 @@ Share = tuple[str, float]
 
 def shares(grant: Grant) -> Iterator[Share]:
     """Every limit that refuses; nothing where the call was granted without the store."""
-    for terms, in_use in zip(grant.stands.terms, grant.in_use, strict=False):
-        own = taken(terms, grant.amounts, grant.most)[0] if terms.entry else 1
+    for terms, in_use in grant.stood.each if grant.stood is not None else ():
+        own = 1 if terms.limit.kind == "slots" else taken(terms, grant.amounts, grant.most)
         if terms.limit.mode == "enforce":
             yield terms.limit.label, max(0, in_use - own) / (terms.limit.capacity * terms.scale)
 
 
-def fullness(found: Grant | Denied) -> list[Share]:
-    """Of a grant all limits that refuse, of a refusal the one that did."""
-    if isinstance(found, Grant):
-        return list(shares(found))
-    return [(found.label, found.used / found.limit if found.limit else 1.0)]
+def fullness(found: Grant | Denied, above: float = 0.0) -> list[Share]:
+    """Of a grant all limits that refuse, of a refusal the one that did; nothing if none is as full as `above`."""
+    if isinstance(found, Denied):
+        return [(found.label, found.used / found.limit if found.limit else 1.0)]
+    stood = found.stood
+    return [] if stood is None or (stood.fullest + 1) / 1e6 < above else list(shares(found))

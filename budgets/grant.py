@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from budgets import lease
 from budgets.lease import Amounts
 from budgets.limit import Dimension, Kind, Mode
 from budgets.scope import Scope, Standing, Terms
+from budgets.stood import Stood
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Grant(msgspec.Struct, frozen=True):
 
     `would_deny` are the labels of limits in shadow that would have refused. `local`: granted without the store.
     `standing` None: as the limits stand at the beginning of time, which is right where none is a quota.
-    `most`: what strict limits were asked for. `kept`: the lease as the store has it, where it said so.
+    `most`: what strict limits were asked for. `stood`: how the limits stood right after, where the store said so.
     """
 
     id: str
@@ -38,16 +38,10 @@ class Grant(msgspec.Struct, frozen=True):
     amounts: Amounts
     would_deny: tuple[str, ...] = ()
     local: bool = False
-    in_use: tuple[int, ...] = ()
     standing: Standing | None = None
     at_seconds: float = 0.0
     most: Amounts | None = None
-    kept: bytes = b""
-
-    @property
-    def lease(self) -> bytes:
-        """What the store keeps of it."""
-        return self.kept or lease.text(self.id, self.stands, self.amounts, self.most).encode()
+    stood: Stood | None = None
 
     @property
     def stands(self) -> Standing:
@@ -57,8 +51,9 @@ class Grant(msgspec.Struct, frozen=True):
     @property
     def balances(self) -> tuple[Balance, ...]:
         """How the limits stood right after; nothing if this was granted without the store."""
-        pairs = zip(self.stands.terms, self.in_use, strict=False)
-        return tuple([balance(terms, in_use, self.at_seconds) for terms, in_use in pairs])
+        if self.stood is None:
+            return ()
+        return tuple([balance(terms, in_use, self.stood.at_seconds) for terms, in_use in self.stood.each])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class Denied:
     `used` counts against `limit` (a full bucket); `resets_at` (seconds since 1970) is when nothing will be in use.
     `store_down`: nothing is used up, but this limit lets nothing pass while the ledger cannot be reached. `never`: the
     call alone is more than a strict limit holds. `owner` names whose limit it is; `status` is what a quota answers.
-    `in_use` is how all limits of `standing` stood.
+    `stood`: how all limits stood, where the store said so.
     """
 
     tenant: str
@@ -85,9 +80,7 @@ class Denied:
     kind: Kind = "rate"
     status: int = 429
     never: bool = False
-    standing: Standing | None = None
-    in_use: tuple[int, ...] = ()
-    at_seconds: float = 0.0
+    stood: Stood | None = None
 
 
 @dataclass(frozen=True, slots=True)

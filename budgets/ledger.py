@@ -10,9 +10,6 @@ import secrets
 from functools import partial
 from typing import Final, cast
 
-import msgspec
-from msgspec.structs import replace
-
 from budgets import lease
 from budgets.grant import Balance, Denied, Grant, Misdated, denial
 from budgets.lease import Amounts
@@ -20,6 +17,7 @@ from budgets.limit import Limit
 from budgets.record import Entry, encoded
 from budgets.scope import MICRO, Scope, Terms
 from budgets.script import Argument, RunScript, Script, Step
+from budgets.stood import Stood
 
 __all__ = [
     "Amounts",
@@ -57,27 +55,22 @@ def reserving(
     """
     standing = scope.standing(now_seconds)
     asked = Grant(id or secrets.token_hex(12), scope, amounts, standing=standing, at_seconds=now_seconds, most=most)
-    told = lease.packed(standing, amounts, most)
-    args = (asked.id, int(scope.lease_seconds * MICRO), _GRACE_US, standing.packed, told)
-    return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked))
+    told = lease.asked(asked.id, scope.lease_us, _GRACE_US, standing, amounts, most)
+    keys = (*standing.keys, scope.lease_key(asked.id))
+    return asked, Step(_RESERVE, keys, (standing.told(now_seconds), told), partial(_reserved, asked))
 
 
-def extending(grant: Grant, more: Amounts) -> tuple[Grant, Step[Grant | Limit | None]]:
-    """Take `more` from the elastic limits of a call that runs: its grant from now on, or a limit that refused.
+def extending(grant: Grant, more: Amounts) -> Step[Grant | Limit | None]:
+    """Take `more` from the elastic limits of a call that runs: the grant that it has, or a limit that refused.
 
     None: the lease has run out, and the call goes on without. More was generated, so it stays charged if the worker
-    dies. What was refused is charged in the end all the same, if it is used. With the grant as it would be, for a
-    caller who never hears the answer.
+    dies. What was refused is charged in the end all the same, if it is used. Whoever never hears the answer settles
+    the grant like any other.
     """
-    standing, held, longer = grant.stands, grant.lease, grant.id
-    counted = [terms for terms in standing.terms if terms.entry]
-    for terms, entry in zip(counted, held.decode().split(";")[1:], strict=True):
-        _, taken, kept = entry.split(" ")
-        extra = 0 if terms.limit.hardness == "strict" else more.get(terms.dimension, 0) * terms.scale
-        longer += f"{terms.entry} {int(taken) + extra} {int(kept) + extra}"
-    args = (held, longer, int(grant.scope.lease_seconds * MICRO), _GRACE_US, standing.packed)
-    extended = replace(grant, kept=longer.encode())
-    return extended, Step(_EXTEND, standing.keys, args, partial(_extended, extended))
+    scope, standing = grant.scope, grant.stands
+    told = lease.more(grant.id, scope.lease_us, _GRACE_US, standing, more)
+    keys = (*standing.keys, scope.lease_key(grant.id))
+    return Step(_EXTEND, keys, (standing.known, told), partial(_extended, grant))
 
 
 def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step[bool]:
@@ -86,15 +79,14 @@ def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step
     Of a local grant nobody knows whether it was reserved: it is charged once either way. A grant without limits never
     was, and has only its record; it leaves a mark, so that it too is settled once.
     """
-    standing = grant.stands
-    used = msgspec.msgpack.encode(lease.used(standing, amounts))
-    unreserved = _NEVER_RESERVED if not standing.terms else int(grant.local)
-    args: list[Argument] = [grant.lease, unreserved, _GRACE_US, standing.packed, used]
+    scope, standing = grant.scope, grant.stands
+    made = int(grant.local) if standing.terms else _NEVER_RESERVED
+    keys = (*standing.keys, scope.lease_key(grant.id) if standing.terms else scope.marks)
+    told = lease.used(grant.id, made, _GRACE_US, standing, amounts)
     if entry is None:
-        return Step(_SETTLE, standing.keys, args, _settled)
-    args += (entry.keep, *map(encoded, entry.records))
-    marks = () if standing.terms else (grant.scope.marks,)
-    return Step(_SETTLE, (*standing.keys, *marks, entry.stream), args, _settled)
+        return Step(_SETTLE, keys, (standing.known, told), _settled)
+    args: tuple[Argument, ...] = (standing.known, told, entry.keep, *map(encoded, entry.records))
+    return Step(_SETTLE, (*keys, entry.stream), args, _settled)
 
 
 def unlimited(scope: Scope, amounts: Amounts, id: str) -> Grant:
@@ -127,30 +119,29 @@ async def settle(run: RunScript, grant: Grant, amounts: Amounts, entry: Entry | 
 
 
 def _reserved(asked: Grant, reply: object) -> Grant | Denied | Misdated:
-    refused, wait_us, now_us, used, shadowed, kept = cast("tuple[int, int, int, list[int], list[int], bytes]", reply)
+    refused, wait_us, now_us, *rest = cast("list[int]", reply)
     now, terms = now_us / MICRO, asked.stands.terms
     if refused == _MISDATED:
         return Misdated(now)
+    in_use, tightest, fullest, shadowed, near = cast("tuple[bytes, list[int], int, list[int], list[int]]", rest)
+    stood = Stood(asked.stands, in_use, now, tightest, fullest, near)
     if refused:
-        denied = _denied(asked, terms[refused - 1], used[refused - 1], wait_us, now)
-        return dataclasses.replace(denied, standing=asked.standing, in_use=tuple(used), at_seconds=now)
-    would_deny = tuple([terms[number - 1].limit.label for number in shadowed])
-    return Grant(
-        asked.id, asked.scope, asked.amounts, would_deny, False, tuple(used), asked.standing, now, asked.most, kept
-    )
+        return _denied(asked, terms[refused - 1], stood.in_use[refused - 1], wait_us, stood)
+    would_deny = tuple([terms[number - 1].limit.label for number in shadowed]) if shadowed else ()
+    return Grant(asked.id, asked.scope, asked.amounts, would_deny, False, asked.standing, now, asked.most, stood)
 
 
-def _denied(asked: Grant, terms: Terms, in_use: int, wait_us: int, now: float) -> Denied:
-    resets_at = now + terms.reset_seconds(in_use, now)
+def _denied(asked: Grant, terms: Terms, in_use: int, wait_us: int, stood: Stood) -> Denied:
+    resets_at = stood.at_seconds + terms.reset_seconds(in_use, stood.at_seconds)
     denied = denial(asked.scope.tenant, terms, asked.amounts, in_use / terms.scale, wait_us / MICRO, resets_at)
-    return dataclasses.replace(denied, never=True) if wait_us >= _NEVER_US else denied
+    return dataclasses.replace(denied, never=wait_us >= _NEVER_US, stood=stood)
 
 
-def _extended(longer: Grant, reply: object) -> Grant | Limit | None:
+def _extended(grant: Grant, reply: object) -> Grant | Limit | None:
     refused = cast("list[int]", reply)
     if not refused:
-        return longer
-    limits = [longer.stands.terms[number - 1].limit for number in refused if number > 0]
+        return grant
+    limits = [grant.stands.terms[number - 1].limit for number in refused if number > 0]
     return next((limit for limit in limits if limit.on_exceed == "stop"), limits[0] if limits else None)
 
 

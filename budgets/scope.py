@@ -7,16 +7,24 @@ organisation's name, or the tenant's if it is in none. So one script on one serv
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import Literal
 
 import msgspec
 
 from budgets.limit import LARGE, Dimension, Limit
+from budgets.script import Known
 from budgets.window import Window, window
 
 MICRO = 1_000_000
-NEARLY = 0.8
-"""The part of a limit that is nearly all of it."""
+SHOWN: frozenset[Dimension] = frozenset(("requests", "total_tokens"))
+"""Dimensions of which every answer says how their tightest limit stands."""
+FORGIVEN: frozenset[Dimension] = frozenset(("decode_tokens", "kv_read_bytes", "concurrent_calls"))
+"""What nobody knows of a call whose worker died. Its request and its prompt were certainly sent; of its time and its
+money nobody can tell any more how much it was, so what was expected stays."""
+TOLD_SECONDS = 300.0
+"""How long the store is taken to remember terms: half as long as it does."""
+DIGEST_BYTES = 16
 Level = Literal["organisation", "tenant", "key", "session"]
 
 
@@ -38,7 +46,7 @@ class Owner:
 class Terms:
     """One limit as the scripts want it, in micro-units and microseconds; a quota, in one of its windows.
 
-    `entry` is how it begins in a lease, `told` what the scripts are told of it. `window` None: not a quota.
+    `told` is what the scripts are told of it. `window` None: not a quota.
     """
 
     limit: Limit
@@ -46,7 +54,6 @@ class Terms:
     bucket: str
     window: Window | None
     scale: int
-    entry: str
     told: tuple[str | float | bool, ...]
 
     @property
@@ -69,7 +76,7 @@ class Terms:
         refuses, strict = limit.mode == "enforce", limit.hardness == "strict"
         numbers = (float(limit.capacity * scale), float(one), float(two))  # as Lua counts
         told = (bucket, kind, *numbers, refuses, strict, float(scale))
-        return cls(limit, owner, bucket, opened, scale, "" if kind == "c" else f";{bucket}", told)
+        return cls(limit, owner, bucket, opened, scale, told)
 
     def reset_seconds(self, in_use: int, now_seconds: float) -> float:
         """When nothing would be in use any more if nobody used anything."""
@@ -82,8 +89,8 @@ class Terms:
 class Standing:
     """The terms of a scope from one moment to the next change of a window, made ready for the scripts.
 
-    `packed`: what they are told of each limit, in MessagePack; `dimensions`: in which order a call's amounts are told;
-    `near`: how much of each limit is nearly all of it, in micro-units.
+    `packed`: what they are told of each limit, in MessagePack, and `known` for a store that has been told;
+    `dimensions`: in which order a call's amounts are told.
     """
 
     terms: tuple[Terms, ...]
@@ -91,8 +98,9 @@ class Standing:
     packed: bytes
     since_seconds: float
     until_seconds: float
-    dimensions: tuple[Dimension, ...] = ()
-    near: tuple[int, ...] = ()
+    dimensions: tuple[Dimension, ...]
+    known: Known
+    _told_at: list[float] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def of(cls, scope: "Scope", now_seconds: float) -> "Standing":
@@ -101,17 +109,27 @@ class Standing:
         terms = tuple([Terms.of(limit, owner, now_seconds) for limit, owner in pairs])
         windows = [each.window for each in terms if each.window is not None]
         slots = [f"{scope.space}:slots:{each.bucket}" for each in terms if each.limit.kind == "slots"]
-        dimensions = tuple(dict.fromkeys(each.dimension for each in terms if each.entry))
+        dimensions = tuple(dict.fromkeys(each.dimension for each in terms if each.limit.kind != "slots"))
         places = {dimension: place for place, dimension in enumerate(dimensions, 1)}
+        rows = [(*each.told, places.get(each.dimension, 0), each.dimension in SHOWN, stays(each)) for each in terms]
+        packed = msgspec.msgpack.encode([*zip(*rows, strict=True)])  # as columns: few tables for a script to make
         return cls(
             terms,
-            (*scope.keys, *slots),
-            msgspec.msgpack.encode([(*each.told, places.get(each.dimension, 0)) for each in terms]),
+            (*scope.keys, f"{scope.space}:terms:{blake2b(packed, digest_size=DIGEST_BYTES).hexdigest()}", *slots),
+            packed,
             max((each.starts_at for each in windows), default=float("-inf")),
             min((each.ends_at for each in windows), default=float("inf")),
             dimensions,
-            tuple([int(each.limit.capacity * each.scale * NEARLY) for each in terms]),
+            Known.of(packed),
         )
+
+    def told(self, now_seconds: float) -> bytes:
+        """The terms for a script: whole for the first time and now and then, so that the store does not forget them."""
+        told_at = self._told_at
+        if told_at and 0 <= now_seconds - told_at[0] < TOLD_SECONDS:
+            return self.known
+        told_at[:] = (now_seconds,)
+        return self.packed
 
 
 @dataclass(frozen=True)
@@ -129,7 +147,7 @@ class Scope:
     owners: tuple[Owner, ...] = ()
     _standings: list[Standing] = field(default_factory=list, compare=False, repr=False)
 
-    @property
+    @cached_property
     def space(self) -> str:
         """How every key of this tree begins."""
         return f"kvgate:1:{{{self.organisation or self.tenant}}}"
@@ -149,6 +167,14 @@ class Scope:
         """Calls without limits whose records are written."""
         return f"{self.space}:recorded"
 
+    @cached_property
+    def lease_us(self) -> int:
+        return int(self.lease_seconds * MICRO)
+
+    def lease_key(self, id: str) -> str:
+        """Where the lease of a call is found."""
+        return f"{self.space}:lease:{id}"
+
     def standing(self, now_seconds: float) -> Standing:
         """The terms at a moment (seconds since 1970); made anew only when a window has ended."""
         held = self._standings
@@ -161,6 +187,11 @@ class Scope:
         """The same with one more owner's limits behind it."""
         owners = self.owners or (self.owner,) * len(self.limits)
         return replace(self, limits=(*self.limits, *limits), owners=(*owners, *((owner,) * len(limits))), _standings=[])
+
+
+def stays(terms: Terms) -> int:
+    """What of a call whose worker died is charged, as the scripts want it: 0 nothing, 1 all of it, 2 the prompt."""
+    return 2 if terms.dimension == "total_tokens" else 0 if terms.dimension in FORGIVEN else 1
 
 
 def scale_of(limit: Limit) -> int:

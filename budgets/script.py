@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -17,6 +17,25 @@ Argument = str | bytes | int
 T = TypeVar("T")
 Read = TypeVar("Read", covariant=True)
 U = TypeVar("U")
+
+
+class Known(bytes):
+    """An argument that is empty because the store has been told `whole` before.
+
+    A script that finds it has forgotten answers with an error that says `UNTOLD` before it writes anything; whoever
+    runs it then sends `whole` in its place, as with `NOSCRIPT`.
+    """
+
+    whole: bytes
+
+    @classmethod
+    def of(cls, whole: bytes) -> "Known":
+        known = cls()
+        known.whole = whole
+        return known
+
+
+UNTOLD: Final = "UNTOLD"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,6 @@ the session is then neither read nor written, and each limit says what happens t
 
 import logging
 from collections.abc import Mapping
-from operator import gt
 from typing import Final, TypeVar
 
 from msgspec import structs
@@ -111,7 +110,7 @@ class Books:
         if recalled is not None:
             session, memory = recalled.session, recalled.memory
         self._metrics.sessions.add(1, session.status)
-        passed = reached(service.stages, fullness(found)) if service.stages else NO_STAGES
+        passed = reached(service.stages, fullness(found, service.lowest_stage)) if service.stages else NO_STAGES
         if passed.holds is not None and isinstance(found, Denied) and not found.local:
             expected, less, least = self._forecast.asked(call, passed.holds.stage.service)
             if (less, least) != (amounts, ceiling):
@@ -123,7 +122,7 @@ class Books:
             raise fault_of(found, ietf=service.caller.may.ietf_headers)
         if found.local:
             self._metrics.local.add(1, self._metrics.tenant(tenant))
-        if found.would_deny or any(map(gt, found.in_use, found.stands.near)):
+        if found.would_deny or (found.stood is not None and found.stood.near):
             self._noted(found)
         for each in passed.all:
             for action in each.stage.actions:
@@ -149,9 +148,8 @@ class Books:
         tenant = self._metrics.tenant(grant.scope.tenant)
         for label in grant.would_deny:
             self._metrics.denied.add(1, tenant, label, "shadow")
-        for terms, in_use, near in zip(grant.stands.terms, grant.in_use, grant.stands.near, strict=False):
-            if in_use > near:
-                self._metrics.near.add(1, tenant, terms.limit.label, terms.limit.mode)
+        for limit in grant.stood.nearly if grant.stood is not None else ():
+            self._metrics.near.add(1, tenant, limit.label, limit.mode)
 
     def extension(self, call: Call, service: Service, opened: Opened) -> Extension | None:
         """What asks for more while a stream goes on; None if no limit would be asked."""
@@ -218,29 +216,24 @@ class Books:
         charge = passage.charge(used) if used is not None else None
         amounts = service.amounts(used, call.choices, call.prompts, charge) if used is not None else {}
         entry = entry_of(passage, opened, used)
-        grant, doubtful = opened.grant, None
+        grant = opened.grant
         if passage.extension is not None:
             await passage.extension.ended()
-            grant, doubtful = passage.extension.grant, passage.extension.doubtful
         if grant.local:
             self._local.ended(grant, amounts)
         limited = grant.scope.limits or entry is not None
         settling = ledger.settling(grant, amounts, entry) if limited else None
         progress = self._progress(passage, opened, used) if used is not None else None
         saving = sessions.saving(opened.session, progress, service.session_limits) if progress is not None else None
-        longer = ledger.settling(doubtful, amounts, entry) if doubtful is not None else None
         try:
-            settled, saved = await self._closed(settling, saving, service.caller)
+            saved = await self._closed(settling, saving, service.caller)
             if saved is not None and progress is not None:
                 await self._remember(opened.session, progress, service.session_limits, passage.memory, saved)
-            if not settled and longer is not None:
-                await self._run(longer, WRITE_SECONDS)
         except StoreError as error:
             self._metrics.unwritten.add(1)
             self._warn("calls are not written to the store", error)
-            for step in (settling, longer):
-                if step is not None and error.retryable:
-                    self._backlog.add(step)
+            if settling is not None and error.retryable:
+                self._backlog.add(settling)
             if progress is not None and error.retryable:
                 limits, memory = service.session_limits, passage.memory
                 lost = self.recollections.unwritten(opened.session, progress, limits, memory, monotonic())
@@ -305,15 +298,13 @@ class Books:
         except StoreError:
             return NO_SESSION
 
-    async def _closed(
-        self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller
-    ) -> tuple[bool, Saved | None]:
-        """Whether the settling charged anything, and what became of the session."""
-        settled, saved = False, None
+    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller) -> Saved | None:
+        """What became of the session."""
+        saved = None
         if settling is not None and saving is not None:
-            settled, saved = await self._run(both(settling, saving), WRITE_SECONDS)
+            _, saved = await self._run(both(settling, saving), WRITE_SECONDS)
         elif settling is not None:
-            settled = await self._run(settling, WRITE_SECONDS)
+            await self._run(settling, WRITE_SECONDS)
         elif saving is not None:
             saved = await self._run(saving, WRITE_SECONDS)
         if saved is not None:
@@ -323,7 +314,7 @@ class Books:
             if caller.may.session.history != "none":
                 place = Place(caller.tenant, caller.may.organisation)
                 await self._texts.forget(place, [member_of(id) for id in saved.evicted])
-        return settled, saved
+        return saved
 
     def _undo(self, lost: Grant | None) -> None:
         """Give back a grant whose answer never came; a refusal does not wait for a store that is slow."""

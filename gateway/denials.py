@@ -25,8 +25,8 @@ def fault_of(denied: Denied, *, ietf: bool = False) -> Fault:
     fault = _fault(denied)
     if denied.local and not denied.store_down:
         fault.headers += (LOCAL,)
-    if denied.standing is not None:
-        fault.headers += tuple(budget(denied.standing.terms, denied.in_use, denied.at_seconds, ietf=ietf))
+    if denied.stood is not None:
+        fault.headers += tuple(budget(denied.stood, ietf=ietf))
     if isinstance(fault, RateLimited) and denied.dimension in ("requests", "concurrent_calls"):
         fault.type = "requests"
     return fault

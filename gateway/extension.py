@@ -41,14 +41,13 @@ class Unmetered:
 
 
 class Extension:
-    """The budget of one call. `grant` is what is settled; `doubtful`, what it is if an answer was lost.
+    """The budget of one call, settled with all that was taken, heard of or not.
 
     `stop` ends the stream; `stopped_by` is the limit that made it.
     """
 
     def __init__(self, store: Store, grant: Grant, service: Service, expected: Usage, call: Call) -> None:
-        self.grant = grant
-        self.doubtful: Grant | None = None
+        self._grant = grant
         self.stop: Callable[[], object] | None = None
         self.stopped_by: Limit | None = None
         self.prompt_tokens = expected.prompt_tokens
@@ -84,20 +83,16 @@ class Extension:
         return {dimension: units - before[dimension] for dimension, units in after.items()}
 
     def _ask(self, tokens: int, more: ledger.Amounts) -> None:
-        longer, step = ledger.extending(self.grant, more)
+        step = ledger.extending(self._grant, more)
         self.due_frames = sys.maxsize
         self._asking = self._store.run(step.script, step.keys, step.args)
-        self._asking.add_done_callback(partial(self._answered, longer, step, tokens))
+        self._asking.add_done_callback(partial(self._answered, step, tokens))
 
-    def _answered(
-        self, longer: Grant, step: Step[Grant | Limit | None], tokens: int, asked: "asyncio.Future[object]"
-    ) -> None:
+    def _answered(self, step: Step[Grant | Limit | None], tokens: int, asked: "asyncio.Future[object]") -> None:
         if asked.cancelled() or asked.exception() is not None:
-            self.doubtful = longer  # taken or not: settling will find out
-            return
+            return  # taken or not: settling will find out
         found = step.read(asked.result())
         if isinstance(found, Grant):
-            self.grant = found
             self._tokens += tokens
             self.due_frames = self._tokens + 1
         elif not tokens:

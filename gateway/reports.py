@@ -5,7 +5,7 @@ as far as it has words for them.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -13,12 +13,13 @@ import msgspec
 from budgets.grant import Grant, remaining
 from budgets.limit import Limit
 from budgets.scope import Terms
+from budgets.stood import Stood
 from gateway.context import Planned
 from gateway.degrading import Reached
 from gateway.responder import Header
 
 KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
-"""The dimensions that OpenAI's headers have names for."""
+"""The dimensions that OpenAI's headers have names for: those of `budgets.scope.SHOWN`."""
 LOCAL: Final[Header] = (b"x-kvgate-budget", b"local")
 """The store was away, and this worker's own share decided."""
 APPLIED_EDITS: Final = b"x-kvgate-applied-edits"
@@ -35,8 +36,8 @@ def answer_headers(
     if planned.summary is not None:
         context += f";summarized={planned.summary.messages}"
     headers = [(b"x-request-id", request_id.encode()), (b"x-kvgate-context", context.encode())]
-    if grant.in_use:
-        headers += budget(grant.stands.terms, grant.in_use, grant.at_seconds, ietf=ietf)
+    if grant.stood is not None:
+        headers += budget(grant.stood, ietf=ietf)
     if grant.local:
         headers.append(LOCAL)
     if reached is not None:
@@ -65,29 +66,21 @@ def asks(value: bytes) -> bool:
     return value.strip().lower() not in (b"", b"0", b"false", b"no", b"off")
 
 
-def budget(
-    terms: Sequence[Terms], in_use: Sequence[int], now_seconds: float, *, ietf: bool = False
-) -> Iterator[Header]:
-    """`x-ratelimit-*` of the tightest limit of each kind; `in_use` are the ledger's micro-units."""
+def budget(stood: Stood, *, ietf: bool = False) -> Iterator[Header]:
+    """`x-ratelimit-*` of the tightest limit of each kind."""
     if ietf:
-        yield from pair(terms, in_use, now_seconds)
-    tightest: dict[bytes, tuple[int, Terms, int]] = {}
-    for each, used in zip(terms, in_use, strict=True):
-        kind = KINDS.get(each.limit.dimension)
-        if kind is not None and each.limit.mode == "enforce":
-            left = remaining(each, used)
-            if kind not in tightest or left < tightest[kind][0]:
-                tightest[kind] = left, each, used
-    for kind, (left, each, used) in tightest.items():
-        yield b"x-ratelimit-limit-" + kind, b"%d" % each.limit.capacity
-        yield b"x-ratelimit-remaining-" + kind, b"%d" % left
-        yield b"x-ratelimit-reset-" + kind, duration(each.reset_seconds(used, now_seconds)).encode()
+        yield from pair(stood.each, stood.at_seconds)
+    for terms, in_use in stood.shown:
+        kind = KINDS[terms.limit.dimension]
+        yield b"x-ratelimit-limit-" + kind, b"%d" % terms.limit.capacity
+        yield b"x-ratelimit-remaining-" + kind, b"%d" % remaining(terms, in_use)
+        yield b"x-ratelimit-reset-" + kind, duration(terms.reset_seconds(in_use, stood.at_seconds)).encode()
 
 
-def pair(terms: Sequence[Terms], in_use: Sequence[int], now_seconds: float) -> Iterator[Header]:
+def pair(limits: Iterable[tuple[Terms, int]], now_seconds: float) -> Iterator[Header]:
     """`RateLimit-Policy` and `RateLimit` of every limit that refuses (draft-ietf-httpapi-ratelimit-headers-11)."""
     policies, states = [], []
-    for each, used in zip(terms, in_use, strict=True):
+    for each, used in limits:
         limit = each.limit
         if limit.mode != "enforce":
             continue

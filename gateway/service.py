@@ -163,6 +163,11 @@ class Service:
         self.takes_broken_arguments = all(pool.features.broken_arguments is not False for pool in pools)
 
     @property
+    def lowest_stage(self) -> float:
+        """How full a limit must be for the first of the stages."""
+        return min([stage.soft.at for stage in self.stages])
+
+    @property
     def context_limit_tokens(self) -> int | None:
         """Tokens of a context: as configured, else what every engine of the model can take, once they said so."""
         if self.model.context_limit_tokens is not None:

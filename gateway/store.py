@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from budgets.script import Argument, Script
+from budgets.script import UNTOLD, Argument, Script
 from gateway.store_address import Address
 from gateway.store_call import (
     Call,
@@ -112,6 +112,8 @@ class Store:
             link.send(call)
         elif code in ("MOVED", "ASK"):
             self._route.redirect(link, call, message)
+        elif UNTOLD in message and call.whole_arguments():
+            link.send(call)
         elif code == "READONLY":
             link.drop()  # the primary has become a replica
             call.fail(StoreUnavailable("the store is changing its primary"))

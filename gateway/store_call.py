@@ -6,7 +6,7 @@ Rule: every call ends, by its reply, by an error of this module, or at its deadl
 import asyncio
 from dataclasses import dataclass
 
-from budgets.script import Argument, Script
+from budgets.script import Argument, Known, Script
 
 
 class StoreError(Exception):
@@ -78,3 +78,9 @@ class Call:
         assert self.script is not None
         self.command = ("EVAL", self.script.source, *self.command[2:])
         self.script = None
+
+    def whole_arguments(self) -> bool:
+        """Send next time what the server was told before, and has forgotten; false if there is nothing of the kind."""
+        command = tuple([part.whole if isinstance(part, Known) else part for part in self.command])
+        forgotten, self.command = command != self.command, command
+        return forgotten

@@ -1,20 +1,18 @@
 -- Says how much of one limit has been used. What calls that run have reserved stays on top of it, so that they settle
 -- as if nothing had happened.
 --
--- KEYS: buckets, leases, stale
--- ARGV: used (micro-units), grace us, terms of the one limit
+-- ARGV: used (micro-units), grace us, terms of the one limit, whole
 -- Gives: 1 (-1: a quota's window is not the one that is open now), the time, what was used before, what is reserved.
 
-local limits, known = limits_of(ARGV[3], '')
-local limit, used, grace_us = limits[1], tonumber(ARGV[1]), tonumber(ARGV[2])
-if limit.kind == 'q' and (now_us < limit.one or now_us >= limit.two) then return {-1, now_us, 0, 0} end
+local l, known = limits_of(ARGV[3])
+local used, grace_us, in_use = tonumber(ARGV[1]), tonumber(ARGV[2]), l.bucket[1].used
+if misdated(l) then return {-1, now_us, 0, 0} end
 
 local running, back = outstanding()
-local due = math.min(back[limit.name] or 0, limit.bucket.used) -- the next reservation takes it off
-local reserved = math.min(running[limit.name] or 0, limit.bucket.used - due)
+local due = min(back[l.name[1]] or 0, in_use) -- the next reservation takes it off
+local reserved = min(running[l.name[1]] or 0, in_use - due)
 
-local before = limit.bucket.used - due - reserved
-local gone_us = put(limit, used + reserved + due, grace_us)
+local gone_us = put(l, 1, used + reserved + due, grace_us)
 write(known)
-live(KEYS, gone_us - now_us)
-return {1, now_us, before, reserved}
+live({buckets, leases, stale}, gone_us - now_us)
+return {1, now_us, in_use - due - reserved, reserved}

@@ -1,23 +1,21 @@
 -- How limits stand; writes nothing.
 --
--- ARGV: terms
+-- ARGV: terms, whole
 -- Gives: 1 (-1: a quota's window is not the one that is open now), the time, what is in use of each limit, and how much
 -- of that is reserved by calls that run.
 
-local limits = limits_of(ARGV[1], '')
-for _, limit in ipairs(limits) do
-  if limit.kind == 'q' and (now_us < limit.one or now_us >= limit.two) then return {-1, now_us, {}, {}} end
-end
+local l = limits_of(ARGV[1])
+if misdated(l) then return {-1, now_us, {}, {}} end
 
 local reserved, back = outstanding()
 local in_use, held = {}, {}
-for number, limit in ipairs(limits) do
-  if limit.kind == 'c' then
-    in_use[number] = redis.call('ZCOUNT', limit.key, now_us, '+inf')
-    held[number] = in_use[number]
+for n = 1, l.count do
+  if l.kind[n] == 'c' then
+    in_use[n] = call('ZCOUNT', l.key[n], now_us, '+inf')
+    held[n] = in_use[n]
   else
-    in_use[number] = math.max(0, limit.bucket.used - (back[limit.name] or 0))
-    held[number] = math.min(in_use[number], reserved[limit.name] or 0)
+    in_use[n] = max(0, l.bucket[n].used - (back[l.name[n]] or 0))
+    held[n] = min(in_use[n], reserved[l.name[n]] or 0)
   end
 end
 return {1, now_us, in_use, held}

@@ -13,7 +13,6 @@ from typing import Literal
 
 import pytest
 
-from budgets.lease import prompt_share
 from budgets.ledger import Amounts, Grant, Scope, extending, reserve, settle
 from budgets.limit import Dimension, Limit
 from budgets.scope import Owner, Terms
@@ -75,8 +74,14 @@ class Call:
         elif self.state == "runs":
             units = self.expected[terms.dimension] + self.more[terms.dimension]
         else:
-            units = prompt_share(terms.dimension, self.expected) + self.more[terms.dimension]
+            units = self.stays(terms.dimension) + self.more[terms.dimension]
         return units * terms.scale
+
+    def stays(self, dimension: Dimension) -> int:
+        """What is charged of what was expected: the request and its prompt, nothing that was yet to be generated."""
+        if dimension == "total_tokens":
+            return self.expected["prefill_tokens"]
+        return 0 if dimension in ("decode_tokens", "kv_read_bytes") else self.expected[dimension]
 
 
 @dataclass
@@ -116,10 +121,9 @@ class Play:
     async def grow(self, call: Call) -> None:
         tokens = self.generator.randint(1, 100)
         more: Amounts = {"decode_tokens": tokens, "total_tokens": tokens, "kv_read_bytes": 1000 * tokens}
-        _, step = extending(call.grant, more)
+        step = extending(call.grant, more)
         found = step.read(await self.store.run(step.script, step.keys, step.args))
         if isinstance(found, Grant):
-            call.grant = found
             call.more.update(more)
 
     async def end(self, call: Call) -> None:
@@ -132,7 +136,9 @@ class Play:
 
     async def die(self, call: Call) -> None:
         """Its lease and its slots are as old as if nobody had been heard of since."""
-        await self.store.command("ZADD", f"{SPACE}:leases", "XX", 1, call.grant.lease)
+        lease = await self.store.command("GET", call.grant.scope.lease_key(call.grant.id))
+        assert isinstance(lease, bytes)
+        await self.store.command("ZADD", f"{SPACE}:leases", "XX", 1, lease)
         for terms in call.grant.stands.terms:
             if terms.limit.kind == "slots":
                 await self.store.command("ZADD", f"{SPACE}:slots:{terms.bucket}", "XX", 1, call.grant.id)

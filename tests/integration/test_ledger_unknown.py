@@ -40,7 +40,9 @@ async def made(store: Store, grant: Grant) -> None:
 
 async def expired(store: Store, grant: Grant) -> None:
     """The lease runs out, and another call closes it."""
-    await store.command("ZADD", f"{SPACE}:leases", "XX", 1, grant.lease)
+    lease = await store.command("GET", grant.scope.lease_key(grant.id))
+    if isinstance(lease, bytes):
+        await store.command("ZADD", f"{SPACE}:leases", "XX", 1, lease)
     other = await reserve(store.run, SCOPE, {}, grant.at_seconds)
     assert isinstance(other, Grant)
     await settle(store.run, other, {})

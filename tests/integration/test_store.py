@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from budgets.script import Known
 from gateway import embedded
 from gateway.store import Script, Store, StoreError, StoreRejected, StoreSettings, StoreUnavailable
 from gateway.tasks import Tasks
@@ -227,3 +228,13 @@ def test_uvloop_runs_it_too(valkey: embedded.EmbeddedServer) -> None:
             return await asyncio.gather(*(store.run(ECHO, ["k"], ["a", n]) for n in range(100)))
 
     assert uvloop.run(work()) == [[b"k", b"a", n] for n in range(100)]
+
+
+async def test_what_the_store_was_told_before_is_told_again_once(store: Store) -> None:
+    forgetful = Script("forgetful", "return ARGV[1] ~= '' and ARGV[1] or error('UNTOLD')")
+    before = store.counters.calls
+    assert await store.run(forgetful, ["k"], [Known.of(b"all of it"), "more"]) == b"all of it"
+    assert store.counters.calls == before + 3, "by its name, whole, and with what it was to know"
+    never = Script("never", "return error('UNTOLD')")
+    with pytest.raises(StoreRejected):
+        await store.run(never, ["k"], [Known.of(b"all of it")])

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from budgets.allowance import LocalAllowance
 from budgets.ledger import Grant, Scope, reserving
 from budgets.limit import Limit
+from tests.unit.budgets.samples import stood
 
 NOON = 1_699_963_200.0
 SHARE = 0.1
@@ -23,7 +24,7 @@ def test_the_share_is_a_bound(
     limit = Limit.model_validate({"dimension": "total_tokens", "amount": amount} | how)
     scope, allowance = Scope("acme", (limit,)), LocalAllowance(SHARE)
     before, _ = reserving(scope, {}, NOON)
-    allowance.heard(replace(before, in_use=(in_use * 10**6,)))
+    allowance.heard(replace(before, stood=stood(before.scope, in_use * 10**6, now_seconds=NOON)))
     granted, passed, alone = 0, 0.0, 0
     for seconds, wanted, ends, used in steps:
         passed += seconds

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from budgets.allowance import LocalAllowance
 from budgets.ledger import Amounts, Denied, Grant, Scope, reserving
 from budgets.limit import Limit
+from tests.unit.budgets.samples import stood
 
 ONE: Amounts = {"requests": 1}
 NOON = 1_699_963_200.0  # of 2023-11-14
@@ -25,7 +26,8 @@ def asked(limits: Scope, amounts: Amounts = ONE, wall: float = NOON) -> Grant:
 def told(limits: Scope, in_use: int, wall: float = NOON) -> Grant:
     """A grant by the ledger, which said what was in use afterwards (parts of the one limit)."""
     grant = asked(limits, wall=wall)
-    return replace(grant, in_use=tuple([in_use * terms.scale for terms in grant.stands.terms]))
+    each = [in_use * terms.scale for terms in grant.stands.terms]
+    return replace(grant, stood=stood(limits, *each, now_seconds=wall))
 
 
 def decided(
@@ -94,7 +96,7 @@ def test_a_grant_says_that_it_is_local_and_keeps_the_lease_that_may_be_in_the_le
     grant = LocalAllowance().decide(wanted, 0.0, NOON)
     assert isinstance(grant, Grant)
     assert grant.local
-    assert (grant.lease, grant.amounts, grant.in_use) == (wanted.lease, ONE, ())
+    assert (grant.id, grant.amounts, grant.stood) == (wanted.id, ONE, None)
 
 
 def test_a_lone_call_larger_than_the_share_passes_once() -> None:

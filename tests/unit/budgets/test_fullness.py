@@ -8,6 +8,7 @@ from budgets.grant import Grant, denial
 from budgets.ledger import reserving
 from budgets.limit import Limit
 from budgets.scope import MICRO, Scope
+from tests.unit.budgets.samples import stood
 
 TOKENS = Limit(dimension="total_tokens", amount=1_000, per_seconds=60)
 STRICT = Limit(dimension="decode_tokens", amount=100, every="day", hardness="strict")
@@ -20,7 +21,7 @@ AMOUNTS = {"total_tokens": 300, "decode_tokens": 20, "requests": 1, "kv_read_byt
 
 def grant(*in_use: int) -> Grant:
     asked, _ = reserving(SCOPE, AMOUNTS, 0.0, AMOUNTS | {"decode_tokens": 50})  # type: ignore[arg-type]
-    return replace(asked, in_use=in_use)
+    return replace(asked, stood=stood(SCOPE, *in_use))
 
 
 def test_what_others_use_counts_and_what_is_in_shadow_does_not() -> None:

@@ -1,5 +1,7 @@
 """Names in the store: one hash tag a tree, no two limits in one bucket, and windows that change by themselves."""
 
+from hashlib import blake2b
+
 import msgspec
 from redis.crc import key_slot
 
@@ -14,24 +16,23 @@ AT_ONCE = Limit(name="at-once", dimension="concurrent_calls", amount=3)
 def test_every_kind_is_told_to_the_scripts_in_its_own_words() -> None:
     standing = Scope("acme", (RATE, DAILY, AT_ONCE)).standing(86_400 * 3 + 5)
     assert msgspec.msgpack.decode(standing.packed) == [
-        ["rate:requests", "r", 6_000_000, 6_000_000, 60_000_000, True, False, 1_000_000, 1],
-        [
-            "daily:total_tokens:day:1970-01-04",
-            "q",
-            100_000_000,
-            259_200_000_000,
-            345_600_000_000,
-            False,
-            True,
-            1_000_000,
-            2,
-        ],
-        ["at-once:concurrent_calls", "c", 3, 0, 0, True, False, 1, 0],
+        ["rate:requests", "daily:total_tokens:day:1970-01-04", "at-once:concurrent_calls"],
+        ["r", "q", "c"],
+        [6_000_000, 100_000_000, 3],
+        [6_000_000, 259_200_000_000, 0],
+        [60_000_000, 345_600_000_000, 0],
+        [True, False, True],
+        [False, True, False],
+        [1_000_000, 1_000_000, 1],
+        [1, 2, 0],
+        [True, True, False],
+        [1, 2, 0],
     ]
     assert standing.keys == (
         "kvgate:1:{acme}:buckets",
         "kvgate:1:{acme}:leases",
         "kvgate:1:{acme}:stale",
+        f"kvgate:1:{{acme}}:terms:{blake2b(standing.packed, digest_size=16).hexdigest()}",
         "kvgate:1:{acme}:slots:at-once:concurrent_calls",
     )
 
@@ -49,7 +50,7 @@ def test_all_levels_share_a_slot_and_no_two_a_bucket() -> None:
     standing = scope.standing(0)
     assert {key_slot(key.encode()) for key in standing.keys} == {key_slot(b"group")}
     assert len({terms.bucket for terms in standing.terms}) == 8
-    assert len({*standing.keys}) == 3 + 4
+    assert len({*standing.keys}) == 4 + 4
     labels = [terms.owner.label for terms in standing.terms[::2]]
     assert labels == ["organisation:group", "tenant:acme", "key:main", "session:s-1"]
 
@@ -67,6 +68,24 @@ def test_terms_are_made_anew_only_when_a_window_has_ended() -> None:
     assert scope.standing(100).packed == first.packed, "a clock that is set back is followed"
     rates = Scope("acme", (RATE,))
     assert rates.standing(0) is rates.standing(1e12)
+
+
+def test_terms_are_told_once_and_again_before_the_store_forgets_them() -> None:
+    standing = Scope("acme", (RATE,)).standing(0)
+    assert [standing.told(now) for now in (1_000, 1_299, 1_300, 1_301, 900)] == [
+        standing.packed,
+        b"",
+        standing.packed,
+        b"",
+        standing.packed,
+    ]
+    assert standing.known.whole == standing.packed
+
+
+def test_other_terms_have_another_key() -> None:
+    more = RATE.model_copy(update={"amount": 7})
+    keys = {Scope("acme", (limit,)).standing(0).keys[3] for limit in (RATE, RATE.model_copy(), more)}
+    assert len(keys) == 2
 
 
 def test_a_changed_amount_keeps_the_bucket() -> None:

@@ -1,6 +1,7 @@
 """Headers for clients: durations as OpenAI writes them, the tightest limit of each kind, the context."""
 
 import pytest
+from msgspec.structs import replace
 
 from budgets.grant import Grant
 from budgets.ledger import Scope
@@ -10,6 +11,7 @@ from gateway.context import Planned
 from gateway.reports import answer_headers, budget, duration
 from policies.edit import DropMessages
 from policies.memory import EMPTY
+from tests.unit.budgets.samples import stood
 
 EDIT = DropMessages("keep_recent_turns", 1, 3, b"", 9)
 
@@ -44,17 +46,11 @@ def limit(dimension: str, amount: int, per_seconds: float, mode: str = "enforce"
     return Limit.model_validate(fields)
 
 
-def test_the_tightest_limit_of_each_kind_is_told() -> None:
-    limits = [
-        limit("total_tokens", 1000, 60),
-        limit("total_tokens", 100, 10),
-        limit("total_tokens", 10, 60, mode="shadow"),
-        limit("requests", 60, 60),
-        limit("kv_read_bytes", 5, 60),
-    ]
-    in_use = [100 * MICRO, 93 * MICRO - 1, 10 * MICRO, 3 * MICRO // 2, 4]
-    terms = Scope("acme", tuple(limits)).standing(0).terms
-    assert dict(budget(terms, in_use, 0)) == {
+def test_the_limits_that_answers_tell_of_are_told() -> None:
+    limits = [limit("total_tokens", 1000, 60), limit("total_tokens", 100, 10), limit("requests", 60, 60)]
+    in_use = (100 * MICRO, 93 * MICRO - 1, 3 * MICRO // 2)
+    told = replace(stood(Scope("acme", tuple(limits)), *in_use), tightest=(3, in_use[2], 2, in_use[1]))
+    assert dict(budget(told)) == {
         b"x-ratelimit-limit-requests": b"60",
         b"x-ratelimit-remaining-requests": b"58",
         b"x-ratelimit-reset-requests": b"1.5s",
