@@ -32,9 +32,10 @@ def with_note(draft: Draft, keeping: Keeping, count: Count, limit_tokens: int | 
 
 
 def with_note_again(draft: Draft, keeping: Keeping, tokens: int) -> Draft:
-    """`draft` with the note in force, which cost `tokens`; without it where its handle may not be shown any more."""
+    """`draft` with the note in force, which cost `tokens`; without it where its handle may not be shown any more, or
+    where an answer that came late has brought so much back that the rest is shorter than the note."""
     at, gone = draft.frame.task, _gone(draft)
-    if at is None or not gone:
+    if at is None or sum([draft.messages[each].tokens for each in gone]) <= tokens:
         return draft
     handle = keeping.handle_of_messages([draft.messages[each].digest for each in gone])
     if not handle:
