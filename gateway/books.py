@@ -36,6 +36,7 @@ from gateway.memories import Memories
 from gateway.metrics import Metrics
 from gateway.originals import Original, Originals, checked
 from gateway.passage import CLIENT, Opened, Passage
+from gateway.prefixes import is_cold
 from gateway.prices import pricing
 from gateway.recalled import Left, Recollections
 from gateway.recording import entry_of
@@ -130,7 +131,18 @@ class Books:
         sent_before = 0 if memory is None else session.known_messages if recalled is None else recalled.messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
         keeping = service.keeping if session.status != "unread" else NOTHING
-        known = Known(sent, sent_before, memory or EMPTY, session.idle_seconds, prices, id, keeping, session.originals)
+        cold = bool(sent_before) and memory is not EMPTY and is_cold(session, service.pools, headers)
+        known = Known(
+            sent,
+            sent_before,
+            memory or EMPTY,
+            session.idle_seconds,
+            prices,
+            id,
+            keeping,
+            session.originals,
+            cold=cold,
+        )
         unsaved = None if recalled is None else recalled.unsaved
         return Opened(session, known, chain, found, expected, passed.holds, unsaved)
 

@@ -37,7 +37,8 @@ Mode = Literal["enforce", "shadow"]
 class Known(msgspec.Struct, frozen=True):
     """What earlier turns left: digests of this request's messages, how many were sent before, edits in force, and how
     long the session has rested. `there`: its originals in the store, by handle, and seconds left. `records` of older
-    turns by name: those in force, and one that was written ahead."""
+    turns by name: those in force, and one that was written ahead. `cold`: no engine holds the prefix, or it does not
+    matter, so all is decided anew."""
 
     digests: tuple[bytes, ...] = ()
     known_messages: int = 0
@@ -48,6 +49,7 @@ class Known(msgspec.Struct, frozen=True):
     keeping: Keeping = NOTHING
     there: Mapping[str, float] = {}
     records: Mapping[bytes, str] = {}
+    cold: bool = False
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -132,6 +134,7 @@ class Context:
             service.policies,
             known.memory,
             known_messages=known.known_messages,
+            cold=known.cold,
             idle_seconds=known.idle_seconds,
             pricing=known.pricing,
             reply_tokens=reply,

@@ -4,6 +4,7 @@ Rule: looked at only for calls that continue a session. What we broke ourselves 
 the engine lost shows in its report, and where it reports nothing, nothing is claimed.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -11,6 +12,8 @@ import msgspec
 from gateway.context import Planned
 from gateway.delivery import Delivery
 from gateway.metrics import Metrics
+from gateway.pools import ServedPool
+from gateway.reports import asks
 from gateway.sessions import Session
 
 Break = Literal["expected", "compacted", "ttl", "unexpected"]
@@ -24,6 +27,10 @@ MISSING_TOKENS: Final = 256
 """A cache holds whole blocks, and our counts are not the engine's: less than either is no break."""
 RESTED_SECONDS: Final = 300.0
 """After so long a rest it is no wonder that a prefix is gone."""
+COLD_SECONDS: Final = 3600.0
+"""After so long a rest nothing of it is taken to be there."""
+REPLAN: Final = b"x-kvgate-replan"
+"""A client that sends it has its session's edits decided anew, by the policies of today."""
 
 
 class Prefix(msgspec.Struct, frozen=True):
@@ -36,12 +43,22 @@ class Prefix(msgspec.Struct, frozen=True):
     broken: Break | None = None
 
 
+def is_cold(session: Session, pools: Sequence[ServedPool], headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a session's edits are to be decided anew: no engine holds its prefix any more, or the client says so."""
+    if REPLAN in headers and asks(headers[REPLAN]):
+        return True
+    gone = session.home is not None and not any(pool.has(session.home) for pool in pools)
+    return gone or session.idle_seconds >= COLD_SECONDS
+
+
 def prefix_of(planned: Planned, session: Session, tokens: int) -> Prefix | None:
     """What is expected of the cache; None for a call that continues nothing."""
     if not session.known_messages:
         return None
     broken: Break | None = None
-    if planned.again_tokens:
+    if "cold" in planned.reasons:
+        broken = "ttl" if session.idle_seconds >= RESTED_SECONDS else "expected"
+    elif planned.again_tokens:
         broken = "compacted" if planned.drops else "expected"
     return Prefix(tokens, session.home, session.idle_seconds, planned.counted, broken)
 
