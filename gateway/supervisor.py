@@ -138,7 +138,7 @@ async def supervising(config: Path, settings: Settings) -> AsyncIterator[Supervi
         settings = settings.model_copy(update={"port": reserved.getsockname()[1]})
         url = settings.store_url
         if url is None:
-            server = embedded.start(settings.data_dir / "store")
+            server = embedded.start(settings.data_dir / "store", settings.store_program)
             ends.callback(server.close)
             url = server.url
         (settings.data_dir / "workers").mkdir(parents=True, exist_ok=True, mode=0o700)

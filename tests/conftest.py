@@ -9,6 +9,7 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
+from config.settings import Settings
 from gateway import embedded
 from gateway.store import Store, StoreSettings
 from gateway.tasks import Tasks
@@ -29,9 +30,9 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[embedded.EmbeddedServer]:
-    """The embedded server, as it ships."""
+    """The embedded server, as it ships or as `KVGATE_STORE_PROGRAM` names it."""
     with tempfile.TemporaryDirectory(prefix="kvgate-test-") as folder:
-        server = embedded.start(Path(folder))
+        server = embedded.start(Path(folder), Settings().store_program)
         try:
             yield server
         finally:

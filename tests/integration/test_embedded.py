@@ -149,6 +149,21 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_program_that_is_none_is_one_line_that_names_the_variable(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(embedded.EmbeddedError, match="KVGATE_STORE_PROGRAM does not name a program that can be run"):
+        embedded.start(tmp_path / "data", tmp_path)
+
+
+def test_the_program_that_is_named_is_the_one_that_runs(tmp_path: Path) -> None:
+    named = tmp_path / "server-of-mine"
+    named.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\nexec {embedded.runnable(None)} "$@"\n')
+    named.chmod(0o755)
+    embedded.start(tmp_path / "data", named).close()
+    assert (tmp_path / "ran").exists()
+
+
 def test_a_damaged_file_is_one_line_that_quotes_the_log(tmp_path: Path) -> None:
     embedded.start(tmp_path).close()
     (manifest,) = (tmp_path / "appendonlydir").glob("*.manifest")
@@ -160,11 +175,7 @@ def test_a_damaged_file_is_one_line_that_quotes_the_log(tmp_path: Path) -> None:
 
 def test_closing_twice_is_fine_and_a_stopped_server_is_killed(tmp_path: Path) -> None:
     server = embedded.start(tmp_path)
-    (pid,) = (
-        int(line.split()[0])
-        for line in subprocess.check_output(["ps", "-Ao", "pid=,ppid=,comm="], text=True).splitlines()
-        if line.split()[1] == str(server._guard.pid) and "valkey" in line
-    )
+    pid = asyncio.run(server_pid(server.url))
     os.kill(pid, signal.SIGSTOP)
     server.close(patience_seconds=0.1)
     server.close()

