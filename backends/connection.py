@@ -1,7 +1,8 @@
 """One HTTP/1.1 connection to a replica: llhttp's callbacks in, an exchange's events out.
 
 Rule: a connection serves one exchange at a time and goes back to its owner only when the engine said that it stays
-open. Bytes are handed on as they came, joined per read: one read, one write.
+open. Bytes are handed on as they came, joined per read: one read, one write. Between two chunks the parser knows
+nothing of what came before, so a read that begins there may go past it (docs/adr/0023).
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from typing import Final, Protocol, cast
 
 import httptools
 
-from backends.exchange import Exchange, Head, Reason, UpstreamFailed
+from backends.exchange import Exchange, Head, Reason, Through, UpstreamFailed
 
 NARROW_BYTES: Final = 8_192
 """What the kernel is asked to hold of a stream that is paced: some twenty tokens instead of a thousand."""
@@ -41,13 +42,17 @@ class Connection(asyncio.Protocol):
         self._answered = False
         self._complete = False
         self._framed = False
+        self._between = False
+        self._heard = False
+        self._through: Through | None = None
         self.exchange: Exchange | None = None
         self.deadline = float("inf")
         self.idle_since = 0.0
 
     def send(self, exchange: Exchange, data: bytes, deadline: float) -> None:
         self.exchange, self.deadline = exchange, deadline
-        self._touched = self._answered = self._complete = self._framed = False
+        self._touched = self._answered = self._complete = self._framed = self._between = self._heard = False
+        self._through = None
         assert self._transport is not None
         self._transport.write(data)
 
@@ -58,6 +63,7 @@ class Connection(asyncio.Protocol):
     def fail(self, reason: Reason) -> None:
         """End the exchange, if any, and close the connection at once."""
         exchange, self.exchange = self.exchange, None
+        self._through = None
         self._owner.lost(self)
         if self._transport is not None:
             self._transport.abort()
@@ -84,6 +90,14 @@ class Connection(asyncio.Protocol):
             found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NARROW_BYTES)
             self._excess = True
 
+    def late(self, now: float) -> bool:
+        """Whether the exchange is past its time; asked about twice a second. What came since the last time counts."""
+        if self._heard:
+            self._heard = False
+            if not self._paused:
+                self.deadline = self._owner.idle_deadline()
+        return self.deadline < now
+
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -91,10 +105,13 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)  # not before: each holds the other until the connection ends
 
     def data_received(self, data: bytes) -> None:
+        if self._through is not None and self._through(data):
+            self._heard = True
+            return
         if self.exchange is None:
             self.fail("broken")
             return
-        self._touched = True
+        self._touched = self._heard = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
@@ -106,8 +123,9 @@ class Connection(asyncio.Protocol):
         self._deliver()
         if self._complete:
             self._finish()
-        elif not self._paused:
-            self.deadline = self._owner.idle_deadline()
+        elif self.exchange is not None:
+            # A read that ends within a size line does not end in LF, or the parser would have told of the chunk.
+            self._through = self.exchange.through if self._between and data.endswith(b"\n") else None
 
     def eof_received(self) -> bool:
         return False
@@ -135,6 +153,12 @@ class Connection(asyncio.Protocol):
         if self.exchange is not None and not self.exchange.head.done():
             self.exchange.head.set_result(Head(status, tuple(headers)))
 
+    def on_chunk_header(self) -> None:
+        self._between = False
+
+    def on_chunk_complete(self) -> None:
+        self._between = True
+
     def on_body(self, data: bytes) -> None:
         self._parts.append(data)
 
@@ -152,6 +176,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self) -> None:
         exchange, self.exchange = self.exchange, None
+        self._through = None
         self.deadline = float("inf")
         self.resume()
         if self._kept_alive and not self._excess:

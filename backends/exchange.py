@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 import msgspec
 
 Sink = Callable[[bytes], None]
+Through = Callable[[bytes], bool]
+"""Offered a read as the engine framed it, from the beginning of a chunk on; true if it has been dealt with."""
 Reason = Literal["unreachable", "timeout", "broken", "aborted"]
 
 
@@ -53,7 +55,7 @@ class Line(Protocol):
 class Exchange:
     """One request on its way and its answer. `done` resolves when the answer ended as HTTP says it should."""
 
-    __slots__ = ("_connection", "_held", "_sink", "done", "head", "reused")
+    __slots__ = ("_connection", "_held", "_sink", "done", "head", "reused", "through")
 
     def __init__(self, connection: Line, loop: asyncio.AbstractEventLoop, *, reused: bool) -> None:
         self.head: asyncio.Future[Head] = loop.create_future()
@@ -62,11 +64,12 @@ class Exchange:
         self._connection: Line | None = connection
         self._held: list[bytes] = []
         self._sink: Sink | None = None
+        self.through: Through | None = None
 
-    def pipe(self, sink: Sink) -> None:
-        """Hand every byte of the body to `sink`, at once, in the order it came."""
+    def pipe(self, sink: Sink, through: Through | None = None) -> None:
+        """Hand every byte of the body to `sink`, at once, in the order it came, but for what `through` takes."""
         if self._connection is not None:  # an exchange that has ended lets go of who listened
-            self._sink = sink
+            self._sink, self.through = sink, through
         held, self._held = self._held, []
         for data in held:
             sink(data)
@@ -103,7 +106,9 @@ class Exchange:
             self._sink(data)
 
     def ended(self, failure: UpstreamFailed | None) -> None:
-        self._connection = self._sink = None  # whoever listened may hold this exchange: no circle is left behind
+        self._connection = self._sink = self.through = (
+            None  # whoever listened may hold this exchange: no circle is left behind
+        )
         for future in (self.head, self.done):
             if future.done():
                 continue

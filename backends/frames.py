@@ -53,6 +53,8 @@ class Facts:
 
 def payload_of(frame: bytes) -> bytes | None:
     """The data of a frame, its lines joined by LF; None for a frame without data (comments, blank lines)."""
+    if frame.startswith(b"data:") and frame.find(b"\n") == len(frame) - 2 and frame.find(b"\r") < 0:
+        return frame[5:-2].removeprefix(b" ")  # one line and its end, as nearly always
     lines = [line[5:].removeprefix(b" ") for line in frame.splitlines() if line.startswith(b"data:")]
     return b"\n".join(lines) if lines else None
 

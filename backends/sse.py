@@ -9,6 +9,7 @@ blank line that ends its frame, so this delays nothing visible, and a stream tha
 import re
 from typing import Final, Literal
 
+from backends.chunks import LONGEST_KNOWN_BYTES, LOWER, UPPER, body_of
 from backends.frames import Facts, Usage, payload_of, read_frame
 
 __all__ = ["Scanner", "Usage", "Verdict"]
@@ -23,6 +24,8 @@ _LONGEST_BORDER_BYTES: Final = 4
 # The text a frame brings, up to the quote that ends it.
 _TEXT: Final = re.compile(rb'"(?:content|text|reasoning|reasoning_content)":"(?:[^"\\]|\\.)*')
 _LEARN_EVERY_FRAMES: Final = 16
+_QUOTE: Final = ord('"')
+_CR: Final = ord("\r")
 
 # Real usage frames have under 1 kB. The bound belongs to the definition of a removable frame, so that where the
 # network cuts the stream never decides what is removed.
@@ -44,8 +47,10 @@ class Scanner(Facts):
         "_head",
         "_held",
         "_learn_at",
+        "_plain_bytes",
         "_rear",
         "_sent_bytes",
+        "_size_lines",
         "_strip_usage",
         "tail",
     )
@@ -60,25 +65,16 @@ class Scanner(Facts):
         self._after_cr = False  # the last frame ended in CR: an LF that comes next belongs to it
         self._dropped = False  # the last frame was removed
         self._calm = False  # nothing held, first content seen: pieces of plain frames may pass unread
-        self._head = self._rear = b"\0"  # what comes before and after the text in this stream's plain frames
+        self._size_lines = LOWER
+        self._head = self._rear = b"\0"  # what comes before and after the text in this stream's plain chunks
+        self._plain_bytes = 2  # of both
         self._learn_at = 0
 
     def feed(self, data: bytes) -> bytes:
         """The bytes to send on for `data`; the same object when nothing is removed or held."""
         if self._calm:
-            # Nearly every piece is one frame that differs from the one before in its text alone: three looks settle
-            # it.
-            if (
-                data.startswith(self._head)
-                and data.endswith(self._rear)
-                and data.find(b'"', len(self._head)) == len(data) - len(self._rear)
-            ):
-                self.frames += 1
-                return data
             if frames := _plain_frames(data):
                 self.frames += frames
-                if frames == 1 and self.frames >= self._learn_at:
-                    self._learn(data)
                 return data
             if _one_frame(data):
                 self._dropped = self._remove(data)
@@ -86,6 +82,23 @@ class Scanner(Facts):
         forwarded = self._scan(data)
         self._calm = self.first_content and not self._held and not self._after_cr
         return forwarded
+
+    def unread(self, read: bytes) -> int:
+        """How much of the body is in `read`, a piece of it as HTTP frames it; 0 if it must be fed.
+
+        What is not 0 has been taken in and is to be sent on as it is. `read` begins where a chunk begins.
+        """
+        if not self._calm:
+            return 0
+        size = len(read)
+        if size < LONGEST_KNOWN_BYTES:
+            # Nearly every read is one chunk of one frame that differs from the one before in its text alone.
+            line = self._size_lines[size]
+            text = read.removeprefix(line).removeprefix(self._head).removesuffix(self._rear)
+            if len(line) + self._plain_bytes + len(text) == size and (_QUOTE not in text or _escaped(text)):
+                self.frames += 1
+                return size - len(line) - 2
+        return self._unread(read)
 
     def finish(self) -> Verdict:
         """Call at the end of the body. `tail` then holds bytes never sent on: send them if the verdict is `complete`.
@@ -105,11 +118,42 @@ class Scanner(Facts):
         """Whether what has been sent on ends with a whole frame, so that a frame of our own may follow it as it is."""
         return self._sent_bytes == 0
 
-    def _learn(self, frame: bytes) -> None:
+    def _unread(self, read: bytes) -> int:
+        if body_bytes := self._several(read):
+            return body_bytes
+        body = body_of(read)
+        frames = 0 if body is None else _plain_frames(body)
+        if body is None or not frames:
+            return 0
+        self.frames += frames
+        if frames == 1 and self.frames >= self._learn_at:
+            self._learn(read, body)
+        return len(body)
+
+    def _several(self, read: bytes) -> int:
+        """Chunks like the one before, several in one read."""
+        *chunks, rest = read.split(self._rear)
+        if rest or len(chunks) < 2:
+            return 0
+        body_bytes = 0
+        for chunk in chunks:
+            size = len(chunk) + len(self._rear)
+            line = self._size_lines[size] if size < LONGEST_KNOWN_BYTES else b"\0"
+            text = chunk.removeprefix(line).removeprefix(self._head)
+            if len(line) + self._plain_bytes + len(text) != size or not (_QUOTE not in text or _escaped(text)):
+                return 0
+            body_bytes += size - len(line) - 2
+        self.frames += len(chunks)
+        return body_bytes
+
+    def _learn(self, chunk: bytes, frame: bytes) -> None:
         self._learn_at = self.frames + _LEARN_EVERY_FRAMES
         if text := _TEXT.search(frame):
             self._head = frame[: frame.index(b':"', text.start()) + 2]
-            self._rear = frame[text.end() :]
+            self._rear = frame[text.end() :] + b"\r\n"
+            self._plain_bytes = len(self._head) + len(self._rear)
+            if len(chunk) < LONGEST_KNOWN_BYTES and not chunk.startswith(self._size_lines[len(chunk)]):
+                self._size_lines = UPPER if self._size_lines is LOWER else LOWER
 
     def _scan(self, data: bytes) -> bytes:
         out = bytearray()
@@ -117,9 +161,9 @@ class Scanner(Facts):
         start = max(0, len(self._held) - _LONGEST_BORDER_BYTES + 1)
         self._held += rest
         taken = 0
-        for border in _BORDER.finditer(self._held, start):
-            frame = bytes(self._held[taken : border.end()])
-            taken = border.end()
+        for end in _borders(self._held, start):
+            frame = bytes(memoryview(self._held)[taken:end])
+            taken = end
             self._dropped = self._remove(frame)
             if not self._dropped:
                 out += frame[self._sent_bytes :]
@@ -156,9 +200,25 @@ class Scanner(Facts):
         return usage_only and self._strip_usage and len(frame) <= _MAX_USAGE_FRAME_BYTES
 
 
+def _escaped(text: bytes) -> bool:
+    """Whether every quote in `text` has a backslash before it that stands for nothing else."""
+    return text.find(b"\\\\") < 0 and text.count(b'"') == text.count(b'\\"')
+
+
+def _borders(held: bytearray, start: int) -> list[int]:
+    """Where frames end. The expression looks at every byte; nearly every stream has no CR, and needs it not."""
+    if held.find(b"\r", start) >= 0:
+        return [border.end() for border in _BORDER.finditer(held, start)]
+    ends = []
+    while (at := held.find(b"\n\n", start)) >= 0:
+        start = at + 2
+        ends.append(start)
+    return ends
+
+
 def _plain_frames(data: bytes) -> int:
     """How many frames `data` is made of, if it is whole frames and none of them needs reading; else 0."""
-    if not (data.startswith(b"data:") and data.endswith(b"\n\n")) or b"\r" in data or _eventful(data):
+    if not (data.startswith(b"data:") and data.endswith(b"\n\n")) or _CR in data or _eventful(data):
         return 0
     borders = data.count(b"\n\n")
     if borders > 1 and data.count(b"\n\ndata:") != borders - 1:
@@ -167,7 +227,7 @@ def _plain_frames(data: bytes) -> int:
 
 
 def _one_frame(data: bytes) -> bool:
-    return data.startswith(b"data:") and data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
+    return data.startswith(b"data:") and data.find(b"\n\n") == len(data) - 2 and _CR not in data
 
 
 def _eventful(data: bytes) -> bool:
@@ -177,13 +237,14 @@ def _eventful(data: bytes) -> bool:
     that some engines send as null on every frame count only when they are not null.
     """
     return (
-        b'"error"' in data
-        or b"[DONE]" in data
-        or (b'"finish_reason"' in data and _set(data, b'"finish_reason"'))
-        or (b'"usage"' in data and _set(data, b'"usage"'))
-        or (b'"generated_text"' in data and _set(data, b'"generated_text"'))
+        data.find(b'"error"') >= 0
+        or data.find(b"[DONE]") >= 0
+        or _set(data, b'"finish_reason"')
+        or _set(data, b'"usage"')
+        or _set(data, b'"generated_text"')
     )
 
 
 def _set(data: bytes, key: bytes) -> bool:
-    return data.count(key) != data.count(key + b":null")
+    """Whether a key stands in `data` without null behind it. `find`, because `in` raises and catches an error first."""
+    return data.find(key) >= 0 and data.count(key) != data.count(key + b":null")

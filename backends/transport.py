@@ -102,7 +102,7 @@ class Transport:
     def sweep(self) -> None:
         """End exchanges past their deadline and idle connections past their time; called about twice a second."""
         now = self._clock()
-        for connection in [busy for busy in self._busy if busy.deadline < now]:
+        for connection in [busy for busy in self._busy if busy.late(now)]:
             connection.fail("timeout")
         while self._idle and self._idle[0].idle_since < now - self._keep_alive_seconds:
             self._idle[0].fail("aborted")

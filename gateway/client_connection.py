@@ -80,6 +80,9 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of classes of its own
+        self.send: Callable[[bytes], object] = (
+            self._transport.write
+        )  # without a step between: it is called for every token
         self.deadline = self._server.clock() + self._limits.head_seconds
         self._server.connections.add(self)
 
@@ -197,10 +200,6 @@ class ClientConnection(asyncio.Protocol):
     @property
     def date(self) -> bytes:
         return self._server.date
-
-    def send(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
 
     def answered(self, *, keep: bool) -> None:
         self.responder = None

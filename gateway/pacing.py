@@ -45,6 +45,8 @@ class Pace:
 class PacedResponder:
     """A responder whose frames leave by a pace: a frame is taken for a token. Stands between relay and responder."""
 
+    takes_chunks = False
+
     def __init__(self, inner: Responder, pace: Pace, clock: Clock) -> None:
         self._inner = inner
         self._pace = pace
@@ -80,6 +82,10 @@ class PacedResponder:
             if self._exchange is not None:
                 self._exchange.pause()
             self._go_on()
+
+    def write_chunks(self, chunks: bytes, body_bytes: int) -> None:
+        """Never asked for: frames are taken one by one."""
+        raise AssertionError("frames that are paced are not written as chunks")
 
     async def drained(self) -> None:
         """Wait until everything has left."""

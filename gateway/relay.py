@@ -1,7 +1,8 @@
 """Streamed bytes from the engine to the client, as they come; facts and clocks on the side.
 
-Rule: nothing per chunk but one scan and one write. The head of the answer leaves with its first bytes, so that an
-engine that dies before them can still be replaced.
+Rule: nothing per chunk but one scan and one write, and where nothing in it matters, of the very bytes that the engine
+framed (docs/adr/0023). The head of the answer leaves with its first bytes, so that an engine that dies before them can
+still be replaced.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +26,11 @@ class Sink(Protocol):
 
     @property
     def started(self) -> bool: ...
+    @property
+    def takes_chunks(self) -> bool: ...
     def start(self, status: int, headers: Iterable[Header]) -> None: ...
     def write(self, data: bytes) -> None: ...
+    def write_chunks(self, chunks: bytes, body_bytes: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ class Relay:
     async def run(self, exchange: Exchange) -> Verdict:
         """Relay until the engine's answer ends. Raises `UpstreamFailed` if it ended before its first byte."""
         self._responder.source = exchange
-        exchange.pipe(self.received)
+        exchange.pipe(self.received, self.passed if self._renaming is None and self._responder.takes_chunks else None)
         broken = False
         try:
             await exchange.done
@@ -97,6 +101,21 @@ class Relay:
             failure.with_traceback(None)
             broken = True
         return self._ended(broken=broken)
+
+    def passed(self, read: bytes) -> bool:
+        """A piece of the body as the engine framed it: true if it went on as it is."""
+        if not self._last_at:
+            return False
+        body_bytes = self._scanner.unread(read)
+        if not body_bytes:
+            return False
+        if self._scanner.frames >= self._meter.due_frames:
+            self._meter.due()
+        self._responder.write_chunks(read, body_bytes)
+        now = self._clock()
+        self._gaps.observe(now - self._last_at)
+        self._last_at = now
+        return True
 
     def received(self, data: bytes) -> None:
         """A piece of the body, in order."""

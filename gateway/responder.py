@@ -23,7 +23,7 @@ class Line(Protocol):
         """The `date` header line of this moment (RFC 9110, 6.6.1)."""
         ...
 
-    def send(self, data: bytes) -> None: ...
+    def send(self, data: bytes, /) -> object: ...
     def answered(self, *, keep: bool) -> None: ...
     def cut(self) -> None: ...
 
@@ -100,6 +100,17 @@ class Responder:
             if self.tee is not None:
                 self.tee(data)
             self._line.send(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    @property
+    def takes_chunks(self) -> bool:
+        """Whether what is framed as chunks already may go out as it is."""
+        return self._chunked and self.tee is None
+
+    def write_chunks(self, chunks: bytes, body_bytes: int) -> None:
+        """Whole chunks of a started answer, and how much of its body is in them."""
+        if not self.gone:
+            self.sent_bytes += body_bytes
+            self._line.send(chunks)
 
     def finish(self) -> None:
         """The proper end of a started answer."""

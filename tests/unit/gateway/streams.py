@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from backends.connection import Connection
 from backends.exchange import Exchange, Reason, UpstreamFailed
 from backends.sse import Scanner, Verdict
 from gateway.metrics import Series
@@ -29,6 +30,39 @@ class EngineLine:
 
     def narrow(self) -> None:
         self.asked.append("narrow")
+
+
+class Pool:
+    """An owner of connections that keeps none."""
+
+    def idle_deadline(self) -> float:
+        return 1.0
+
+    def freed(self, connection: Connection) -> None:
+        pass
+
+    def lost(self, connection: Connection) -> None:
+        pass
+
+
+class Wire(asyncio.Transport):
+    """A transport to nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._closing = False
+
+    def write(self, data: object) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        self._closing = True
+
+    def abort(self) -> None:
+        self._closing = True
 
 
 class Stream:
