@@ -120,6 +120,27 @@ async def test_a_stored_chain_keeps_its_calls_and_grows_by_what_is_said(valkey: 
             assert [message["content"] for message in messages[3::2]] == [f"seen {n}" for n in range(1, turn + 1)]
 
 
+async def test_stored_chains_are_bounded_in_number_and_in_time(valkey: EmbeddedServer, store: Store) -> None:
+    """vllm PR 48454: thousands of stored responses stayed in memory for ever."""
+
+    def few(data: dict[str, Any]) -> None:
+        data["tiers"]["standard"] |= {"session": {"history": "stored", "ttl": "10m", "max_sessions": 3}}
+
+    async with scripted(valkey, answers(says("Fine.")), change=few) as (running, _):
+        for number in range(7):
+            headers = {"authorization": f"Bearer {KEY}", "x-session-id": f"chat-{number}", "x-context": "stored; new"}
+            body = {"model": "demo", "messages": [user("Hello.")], "max_tokens": 4}
+            assert (await running.http.post("/chat/completions", json=body, headers=headers)).status_code == 200
+            await running.quiet()
+        assert len(await sessions(store)) == 3
+        stored = await store.command("KEYS", "kvgate:1:{acme}:h:*")
+        assert isinstance(stored, list)
+        assert {key.rpartition(b":")[2] for key in stored} == {b"chat-4", b"chat-5", b"chat-6"}
+        for key in stored:
+            left = await store.command("PTTL", key.decode(), key=key.decode())
+            assert isinstance(left, int) and 0 < left <= 600_000
+
+
 async def test_what_is_recorded_of_a_message(valkey: EmbeddedServer, store: Store) -> None:
     """Digest, tokens where they were counted, and role: nothing that was said."""
     async with (

@@ -31,6 +31,7 @@ from policies.validate import violations
 from tests.unit.policies.conversations import Counter, conversation, count, message
 
 RUNS = 400
+HUGE = 350
 RECORD = "INTENT\nGo on.\nFACTS\n" + "port 8443\n" * 20
 
 
@@ -139,13 +140,17 @@ def some_policies(r: Random) -> list[Policy]:
     return [r.choice(POLICIES)(r) for _ in range(r.randint(0, 6))]
 
 
+def turns_of(seed: int, r: Random) -> int:
+    """A median of some 20 messages; every hundredth conversation has about 300, every thousandth about 2,000."""
+    if seed % 1000 == HUGE:
+        return 400
+    return 60 if seed % 100 == 0 else r.choice((1, 3, 5, 5, 8))
+
+
 def check(seed: int) -> None:
     """One conversation, planned whole and as it grows."""
     r = Random(seed)
-    whole, policies = (
-        talk(r, r.choice((1, 3, 5, 5, 8, 8, 60) if seed % 100 == 0 else (1, 3, 5, 5, 8))),
-        some_policies(r),
-    )
+    whole, policies = talk(r, turns_of(seed, r)), some_policies(r)
     idle, pricing, cold = r.choice((0.0, 100.0)), r.choice(PRICES), r.random() < 0.3
     records: Mapping[bytes, str] = r.choice(({}, Written()))
     keeping = r.choice((NOTHING, Keeping(b"acme")))
@@ -161,6 +166,8 @@ def check(seed: int) -> None:
         again = planned(apply(whole, done.edits))
         assert isinstance(again, Plan) and (again.edits == () or may_move_further(policies, done))
         is_remembered(whole, done, records, keeping)
+    if seed % 1000 == HUGE:
+        return  # to plan it at each of its messages would take minutes
     grows(whole, policies, pricing, records, keeping, r)
 
 

@@ -1,10 +1,11 @@
-"""A hop between the gateway and the engine that keeps what was asked for and answered, and changes nothing.
+"""A hop between the gateway and the engine that keeps what was asked for and answered.
 
-Rule: only whole answers pass, no streams, and only the bodies of calls are kept.
+Rule: only whole answers pass, no streams, and only the bodies of calls are kept. It changes nothing but by `change`,
+with which a test holds a small model to a form.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ class Hop:
     """A running one; `calls` are the POSTs in order."""
 
     url: str = ""
+    change: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     calls: list[Passed] = field(default_factory=list)
 
 
@@ -38,6 +40,8 @@ async def hop(engine_url: str) -> AsyncIterator[Hop]:
 
         async def forward(request: web.Request) -> web.Response:
             body = await request.read()
+            if request.method == "POST" and passing.change is not None:
+                body = json.dumps(passing.change(json.loads(body))).encode()
             answer = await client.request(request.method, request.path_qs, content=body, headers=_kept(request))
             if request.method == "POST":
                 passing.calls.append(Passed(json.loads(body), answer.status_code, answer.json()))
