@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -164,3 +165,32 @@ async def test_another_session_or_a_fork_of_it_gets_none_of_it(valkey: EmbeddedS
         headers = {"authorization": f"Bearer {KEY}", "x-session-id": "chat"}
         assert (await house.http.post("/chat/completions", json=body, headers=headers)).status_code == 200
         assert await house.metric("kvgate_sessions_total", found="recalled") == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_the_store_misses_no_message_and_no_edit_is_lost(
+    valkey: EmbeddedServer, up: Upstream, seed: int
+) -> None:
+    """Turns of one session by two gateways in random order, the store of one of them coming and going."""
+    r, urls = Random(seed), {"any": {"one": up.url}}
+    async with (
+        store_proxy(valkey.url) as proxy,
+        gateway(urls, proxy.url, changing) as one,
+        gateway(urls, valkey.url, changing, flush=False) as two,
+    ):
+        for turns in range(1, 14):
+            if r.random() < 0.4:
+                await (lose(one, proxy) if proxy.reachable else find(one, proxy))
+            await ask(r.choice((one, two)), turns)
+            outputs = {message["content"] for message in sent(up) if message["role"] == "tool"}
+            assert outputs <= {sent(up, 0)[2]["content"]}, "what was trimmed stays trimmed so"
+        await find(one, proxy)
+        await until(lambda: not one.gateway.sessions_waiting())
+        body = {"model": "demo", "messages": talk(14), "max_tokens": 8}
+        headers = {"authorization": f"Bearer {KEY}", "x-session-id": "chat", "x-kvgate-dry-run": "1"}
+        plan = (await two.http.post("/chat/completions", json=body, headers=headers)).json()
+        assert plan["session"] == {"status": "known", "known_messages": len(talk(13))}
+        assert {edit["reason"] for edit in plan["edits"]} <= {"again", "mark"}
+        assert [edit["reason"] for edit in plan["edits"] if edit["policy"] == "trim_tool_output"] in ([], ["again"])
+        for house in (one, two):
+            assert await house.metric("kvgate_context_violations_total") == 0
