@@ -1,7 +1,8 @@
 """A session replayed under a tier: what is sent, what the engine must compute, what decoding reads.
 
-Rule: the planner is the gateway's own, and what it remembers goes from call to call as the gateway stores it. Every
-plan is checked by the validator. Sizes are those of the tokens that are sent, not the planner's own account.
+Rule: the planner and its measure of texts are the gateway's own, and what it remembers goes from call to call as the
+gateway stores it. Every plan is checked by the validator. Sizes are those of the tokens that are sent, not the
+planner's own account.
 """
 
 from array import array
@@ -14,6 +15,7 @@ from bench.prefix_cache import PrefixCache, Tokens
 from budgets.cost import kv_read_bytes
 from budgets.geometry import Geometry
 from budgets.hardware import Hardware
+from gateway.counting import Counter, Scaled
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.pace import Pace
 from gateway.prices import TYPICAL_PROMPT_TOKENS
@@ -106,7 +108,7 @@ def replayed(session: Session, tier: Tier, machine: Machine) -> Iterator[Served 
 
     Raises `ValueError` for a plan that breaks an invariant.
     """
-    cache, rendered, count = PrefixCache(), Rendered(), counter()
+    cache, rendered, count = PrefixCache(), Rendered(), Scaled(Counter(counter()), 1.0)
     memory, known, decoded = EMPTY, 0, 0
     before: tuple[Message, ...] = ()
     for number, (conversation, reply) in enumerate(session.calls()):

@@ -4,6 +4,7 @@ Rule: what a client sent and what it was answered stay as they are, whatever a p
 go on otherwise with less before its eyes, so a replay tells what policies cost and keep, not how well agents do.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from gateway import digests
-from gateway.counting import MESSAGE_OVERHEAD_TOKENS
+from gateway.counting import Counter
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.errors import Fault
 from gateway.tokens import counter, encoding
@@ -38,13 +38,9 @@ class Session:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """All messages as policies read them, counted as the gateway counts them."""
-        dialect = OpenAIChat()
-        call = dialect.parse(msgspec.json.encode({"model": "any", "messages": self.wire}))
-        count = counter()
-        return tuple(
-            replace(message, tokens=count(dialect.countable(message)) + MESSAGE_OVERHEAD_TOKENS)
-            for message in dialect.messages(call, digests.of_messages(call.messages))
-        )
+        call = OpenAIChat().parse(msgspec.json.encode({"model": "any", "messages": self.wire}))
+        counted = Counter(counter()).conversation(call, digests.of_messages(call.messages))
+        return asyncio.run(counted).messages
 
     def calls(self) -> Iterator[tuple[Conversation, Message]]:
         """Every call: what was sent, and what it was answered."""

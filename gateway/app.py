@@ -25,6 +25,7 @@ from gateway.desk import Desk
 from gateway.forecast import Forecast
 from gateway.limit_desk import LimitDesk
 from gateway.logs import log, log_defect
+from gateway.making import Making
 from gateway.measure import Measure
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
@@ -218,8 +219,9 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     calls = SummaryCall(books, measure, monotonic)
     tasks = gateway.summaries
     tasks.on_failure = gateway.background.on_failure
-    summarizing = Summarizing(books.summaries, calls, gateway.metrics, forecast.ratio, tasks, monotonic)
-    summarizing.resting = Resting(summarizing.make, lambda: gateway.snapshot, gateway.store, tasks, monotonic)
+    making = Making(books.summaries, calls, gateway.metrics, tasks, monotonic)
+    summarizing = Summarizing(books.summaries, making, gateway.metrics, forecast.ratio, monotonic)
+    summarizing.resting = Resting(making.make, lambda: gateway.snapshot, gateway.store, tasks, monotonic)
     learned = (
         ("summaries_characters", summarizing.remembered.records),
         ("reply_lengths", forecast.replies.known),

@@ -1,21 +1,19 @@
 """Step 5 of the pipeline: records of older turns, found where they are, written where they are wanted.
 
-Rule: a record is made ahead of need, behind a call that has ended well, or in line as long as its deadline allows; once
-for all gateways. A writer that fails is left alone for a time. Without a record the policies decide without one:
-nothing here ever fails a call.
+Rule: a record is made ahead of need, behind a call that has ended well, or in line as long as its deadline allows.
+Without a record the policies decide without one: nothing here ever fails a call.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
 
 import msgspec
 
-from backends.breaker import Outcome
 from gateway.clock import Clock
 from gateway.context import Known, Planned
 from gateway.dialects.openai_chat import OpenAIChat
+from gateway.making import Making
 from gateway.metrics import Metrics
 from gateway.passage import Opened, Passage
 from gateway.resting import Resting
@@ -23,23 +21,12 @@ from gateway.service import Service
 from gateway.snapshot import Snapshot
 from gateway.source import Source
 from gateway.store import StoreError
-from gateway.summaries import Remembered, Right, Summaries
-from gateway.summary_call import Failed, SummaryCall
-from gateway.summary_request import accepted, asked_of
-from gateway.tasks import Tasks
-from gateway.writers import Writers
+from gateway.summaries import Remembered, Summaries
 from policies.summary import Wanted
-
-MOST_AT_ONCE: Final = 32
-"""Records in the making in one process; more are made another time."""
-SPARE_SECONDS: Final = 10.0
-"""So much longer than a call may take its right to make the record lasts."""
-POLL_SECONDS: Final = 0.1
-ELSEWHERE: Final = ""
 
 
 class Summarizing:
-    """Finds and makes records. `ratio(model)`: tokens of the model's own to one of ours.
+    """Finds records, and has them made. `ratio(model)`: tokens of the model's own to one of ours.
 
     Without `resting` no session is summarised before it is forgotten.
     """
@@ -47,22 +34,18 @@ class Summarizing:
     def __init__(
         self,
         summaries: Summaries,
-        calls: SummaryCall,
+        making: Making,
         metrics: Metrics,
         ratio: Callable[[str], float],
-        tasks: Tasks,
         clock: Clock,
     ) -> None:
         self.resting: Resting | None = None
         self._summaries = summaries
-        self._calls = calls
+        self._making = making
         self._metrics = metrics
         self._ratio = ratio
-        self._tasks = tasks
         self._clock = clock
         self.remembered = Remembered()
-        self._writers = Writers()
-        self._making: dict[tuple[str, str, bytes], asyncio.Task[str | None]] = {}
 
     async def recalled(self, service: Service, known: Known) -> Known:
         """`known` with the records that its memory names."""
@@ -90,7 +73,7 @@ class Summarizing:
             return found
         try:
             async with asyncio.timeout(source.policy.deadline_seconds):
-                text = await self._awaited(source, wanted)
+                text = await self._making.awaited(source, wanted)
         except TimeoutError:
             self._metrics.summaries_failed.add(1, "deadline")
             return {}
@@ -111,79 +94,9 @@ class Summarizing:
         source = replace(source, home=passage.delivery.replica or source.home)
         wanted, cut = planned.wanted, planned.memory.enforced.cut
         if wanted is not None and wanted.make and (cut is None or cut.at < wanted.cover.stop):
-            self.make(source, wanted)
+            self._making.make(source, wanted)
         if source.policy.idle_at_tokens is not None and self.resting is not None:
             self.resting.hold(source, planned.resting)
-
-    def make(self, source: Source, wanted: Wanted) -> "asyncio.Task[str | None] | None":
-        """Write a record in the background, once; None where too many are being written, or its writer rests.
-
-        The task gives the record, `ELSEWHERE` while another gateway writes it, or None for nothing.
-        """
-        key = (source.service.caller.tenant, source.session, wanted.key)
-        if (running := self._making.get(key)) is not None:
-            return running
-        if len(self._making) >= MOST_AT_ONCE or not self._writers.admits(source, self._clock()):
-            self._metrics.summaries_failed.add(1, "busy" if len(self._making) >= MOST_AT_ONCE else "resting")
-            return None
-        task = self._making[key] = self._tasks.start(self._made(source, wanted), name="summary")
-        task.add_done_callback(lambda _: self._making.pop(key, None))
-        return task
-
-    async def _awaited(self, source: Source, wanted: Wanted) -> str | None:
-        """The record once it is written, here or by another gateway; the writing goes on if nobody waits any more."""
-        while (task := self.make(source, wanted)) is not None:
-            await asyncio.wait({task})
-            if task.cancelled() or task.exception() is not None:
-                return None
-            if (text := task.result()) != ELSEWHERE:
-                return text
-            await asyncio.sleep(POLL_SECONDS)
-        return None
-
-    async def _made(self, source: Source, wanted: Wanted) -> str | None:
-        try:
-            lease = source.policy.timeout_seconds + SPARE_SECONDS
-            right = await self._summaries.take(source.service, source.session, wanted.key, lease)
-            if right is None:
-                return ELSEWHERE
-            return await self._with_right(right, source, wanted) if isinstance(right, Right) else right
-        except StoreError:
-            self._metrics.summaries_failed.add(1, "store")
-            return None
-
-    async def _with_right(self, right: Right, source: Source, wanted: Wanted) -> str | None:
-        """The record, written and kept. Raises `StoreError`."""
-        text = None
-        try:
-            text = await self._written(source, wanted)
-        finally:
-            if text is None:
-                await asyncio.shield(self._summaries.give_back(right))
-        if text is None:
-            return None
-        if not await self._summaries.put(right, text, source.policy.keep_seconds):
-            self._metrics.summaries_failed.add(1, "deleted")
-            return None
-        self._metrics.summaries.add(1, "made")
-        return text
-
-    async def _written(self, source: Source, wanted: Wanted) -> str | None:
-        """What the writer wrote, if it can be used."""
-        probed = self._writers.probes(source, self._clock())
-        outcome: Outcome = "neutral"
-        try:
-            asked = asked_of(source, wanted)
-            answer = await self._calls.run(source.snapshot, asked, source.policy.timeout_seconds)
-            text = accepted(source, wanted, answer)
-            outcome = "success"
-        except Failed as failed:
-            self._metrics.summaries_failed.add(1, failed.reason)
-            outcome = "failure" if failed.engine else "neutral"
-            return None
-        finally:
-            self._writers.judge(source, outcome, self._clock(), probed=probed)
-        return text
 
     def _source(self, snapshot: Snapshot, passage: Passage, opened: Opened) -> Source | None:
         """None where no record can be made: no session, none read, or another wire format."""
