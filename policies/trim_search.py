@@ -32,8 +32,10 @@ MARKER_TOKENS = 96
 GOOD_SHARE = 0.9
 """A search ends when this share of the budget is used."""
 
-ROWS = 8
+ROWS = 4
 """With fewer items of an array that fit whole, what is long is the items: they are made shorter themselves."""
+SPARSER = 1.5
+"""How much sparser than the whole text what is kept of it may be: without white space, or of other items."""
 
 CHARACTERS_A_TOKEN = 3
 """How many characters of error lines are tried for a token: they are counted, and fewer taken if they are dense."""
@@ -77,6 +79,8 @@ def _fit_rows(message: Message, budget: int, head_share: float, count: Count, ha
         if found is None:
             return None
         size, density = len(found.items), message.tokens / len(message.text)
+        if ROWS * len(message.text) / size > SPARSER * budget / density:
+            return None
         room = budget - count(fewer_rows(found, _rows(message, 0, size, size, handle)))
         head, head_tokens = json_rows.fitting(found.items, int(room * head_share), density, count)
         tail, tail_tokens = json_rows.fitting(found.items[head:], room - head_tokens, density, count, from_end=True)
