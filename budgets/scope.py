@@ -105,8 +105,9 @@ class Standing:
     @classmethod
     def of(cls, scope: "Scope", now_seconds: float) -> "Standing":
         owners = scope.owners or (scope.owner,) * len(scope.limits)
-        pairs = zip(scope.limits, owners, strict=True)
-        terms = tuple([Terms.of(limit, owner, now_seconds) for limit, owner in pairs])
+        terms = () if scope.joined is None else scope.joined.standing(now_seconds).terms  # made once for all sessions
+        pairs = zip(scope.limits[len(terms) :], owners[len(terms) :], strict=True)
+        terms += tuple([Terms.of(limit, owner, now_seconds) for limit, owner in pairs])
         windows = [each.window for each in terms if each.window is not None]
         slots = [f"{scope.space}:slots:{each.bucket}" for each in terms if each.limit.kind == "slots"]
         dimensions = tuple(dict.fromkeys(each.dimension for each in terms if each.limit.kind != "slots"))
@@ -137,7 +138,7 @@ class Scope:
     """Whose budget it is and what bounds it; best made once and kept, since it holds the limits made ready.
 
     `owners` go with `limits`, one by one; none: all limits are the tenant's. A call is given up for dead
-    `lease_seconds` after it was admitted.
+    `lease_seconds` after it was admitted. `joined` is the scope whose limits come first.
     """
 
     tenant: str
@@ -145,6 +146,7 @@ class Scope:
     lease_seconds: float = 900.0
     organisation: str | None = None
     owners: tuple[Owner, ...] = ()
+    joined: "Scope | None" = field(default=None, compare=False, repr=False)
     _standings: list[Standing] = field(default_factory=list, compare=False, repr=False)
 
     @cached_property
@@ -186,7 +188,8 @@ class Scope:
     def joined_by(self, limits: Sequence[Limit], owner: Owner) -> "Scope":
         """The same with one more owner's limits behind it."""
         owners = self.owners or (self.owner,) * len(self.limits)
-        return replace(self, limits=(*self.limits, *limits), owners=(*owners, *((owner,) * len(limits))), _standings=[])
+        owners = (*owners, *((owner,) * len(limits)))
+        return replace(self, limits=(*self.limits, *limits), owners=owners, joined=self, _standings=[])
 
 
 def stays(terms: Terms) -> int:

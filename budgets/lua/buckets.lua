@@ -2,10 +2,10 @@
 --
 -- KEYS: buckets, leases, stale, terms, then the slots of every limit of calls at once (one hash tag)
 --
--- The terms are MessagePack, eleven lists of what is said of each limit: its bucket, kind, capacity, two numbers, whether
--- it refuses, whether it is strict, micro-units in a unit, the place of its dimension in lists of a call's amounts (whole
--- units), whether callers are told how the tightest limit of this dimension stands, and what of an amount stays charged
--- if nobody settles (0: nothing, 1: all of it, 2: the prompt).
+-- The terms are MessagePack, eleven lists of what is said of each limit: its bucket, kind, capacity, two numbers,
+-- whether it refuses, whether it is strict, micro-units in a unit, the place of its dimension in lists of a call's
+-- amounts (whole units), whether callers are told how the tightest limit of this dimension stands, and what of an amount
+-- stays charged if nobody settles (0: nothing, 1: all of it, 2: the prompt).
 --   r (rate):   the numbers are what flows back and in how many us
 --   q (quota):  the numbers are when its window begins and ends, us since 1970; nothing flows back
 --   c (calls):  a sorted set of lease ids by deadline; what has run out does not count
@@ -19,17 +19,20 @@ local call, format, match, floor, ceil, max, min =
 local buckets, leases, stale, terms_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local LONGEST_TTL_MS = 1e12 -- 30 years; what the server takes has an end
 local TERMS_TTL_MS = 600000 -- gateways send them again in half that time
+local EXACT = 2 ^ 53 -- as a time, in 2255
 local CLOSED, SETTLED = 'closed;', 'closed;settled;'
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 
+-- When a bucket is gone is read only where it is asked for: whoever puts something into it says it anew.
 local function parsed(stored)
-  if not stored then return {used = 0, at = now_us, gone = now_us, fresh = true, changed = false} end
-  local used, at, gone = match(stored, '^(%d+) (%d+) ?(%d*)')
-  return {
-    used = tonumber(used or 0), at = tonumber(at or now_us), gone = tonumber(gone) or now_us, fresh = false,
-    changed = false,
-  }
+  if not stored then return {used = 0, at = now_us, fresh = true} end
+  local used, at = match(stored, '^(%d+) (%d+)')
+  return {used = tonumber(used or 0), at = tonumber(at or now_us), stored = stored}
+end
+
+local function gone_us(b)
+  return b.gone or tonumber(match(b.stored or '', '^%d+ %d+ (%d+)')) or now_us
 end
 
 -- The terms as they were sent, or '' for those that this server was told before. It may have forgotten them: whoever
@@ -84,7 +87,7 @@ end
 local function put(l, n, used, later)
   local b = l.bucket[n]
   b.used, b.changed = used, true
-  b.gone = later + (l.kind[n] == 'q' and l.two[n] or now_us + ceil(used / l.one[n] * l.two[n]))
+  b.gone = min(EXACT, later + (l.kind[n] == 'q' and l.two[n] or now_us + ceil(used / l.one[n] * l.two[n])))
   return b.gone
 end
 
@@ -94,10 +97,12 @@ local function write(known)
   local written, made, count = {}, {}, 0
   for name, b in pairs(known) do
     if b.changed then
-      written[count + 1], written[count + 2] = name, format('%.0f %.0f %.0f', b.used, b.at, b.gone)
+      local gone = gone_us(b)
+      local shape = b.used < EXACT and '%d %d %d' or '%.0f %d %d'
+      written[count + 1], written[count + 2] = name, format(shape, b.used, b.at, gone)
       count = count + 2
       if b.fresh then
-        made[#made + 1] = format('%.0f', b.gone)
+        made[#made + 1] = format('%d', gone)
         made[#made + 1] = name
       end
     end
@@ -106,9 +111,9 @@ local function write(known)
   if #made == 0 then return end
   call('ZADD', stale, unpack(made))
   for _, name in ipairs(call('ZRANGEBYSCORE', stale, '-inf', now_us, 'LIMIT', 0, 16)) do
-    local due = parsed(call('HGET', buckets, name)).gone
+    local due = gone_us(parsed(call('HGET', buckets, name)))
     if due > now_us then
-      call('ZADD', stale, format('%.0f', due), name)
+      call('ZADD', stale, format('%d', due), name)
     else
       call('HDEL', buckets, name)
       call('ZREM', stale, name)

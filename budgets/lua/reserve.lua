@@ -75,7 +75,7 @@ if refused == 0 then
       elseif stays ~= 1 then
         kept = stays == 0 and 0 or min(amount, prompt * l.scale[n])
       end
-      lease[#lease + 1] = format('%s %.0f %.0f', l.name[n], amount, kept)
+      lease[#lease + 1] = format(amount < EXACT and '%s %d %d' or '%s %.0f %.0f', l.name[n], amount, kept)
     else
       in_use[n] = in_use[n] + 1
       call('ZADD', l.key[n], deadline_us, id)

@@ -167,3 +167,25 @@ async def test_a_dead_call_keeps_its_prompt(store: Store, dimension: Dimension, 
     assert isinstance(lease, bytes)
     scale = scope.standing(0).terms[0].scale
     assert [int(amount) // scale for amount in lease.split()[1:]] == [asked[dimension], kept]
+
+
+async def test_what_goes_to_the_store_and_back_does_not_grow_with_the_limits(store: Store) -> None:
+    sizes = [await sent_and_told(store, limits) for limits in (1, 24)]
+    for few, many in zip(*sizes, strict=True):
+        assert many <= few + 24 * 10, sizes
+
+
+async def sent_and_told(store: Store, limits: int) -> tuple[int, ...]:
+    """Bytes of a call's steps, and of the first one's reply, once the store knows the terms."""
+    names = [f"tokens-every-minute-{number}" for number in range(limits)]
+    scope = Scope("acme", tuple([TOKENS.model_copy(update={"name": name, "amount": 10**6}) for name in names]))
+    await settle(store.run, await granted(store, scope), {})
+    grant, step = reserving(scope, ONE, await now(store))
+    told = await store.run(step.script, step.keys, step.args)
+    assert isinstance(told, list)
+    steps = (step, extending(grant, MORE), settling(grant, ONE))
+    return *(sum(map(len, map(str, (*each.keys, *each.args)))) for each in steps), sum(map(len, map(plain, told)))
+
+
+def plain(part: object) -> bytes | str:
+    return part if isinstance(part, bytes) else str(part)
