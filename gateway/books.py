@@ -4,36 +4,33 @@ Rule: what step 3 took, step 9 gives back or charges, whatever happened between.
 the session is then neither read nor written, and each limit says what happens to the budget.
 """
 
-import logging
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec import structs
 
 from budgets import ledger
-from budgets.allowance import LocalAllowance
 from budgets.fullness import fullness
-from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope
-from budgets.limit import Limit
+from budgets.ledger import Denied
 from budgets.script import Step, both
 from budgets.usage import Usage
 from gateway import artifacts, digests, sessions
 from gateway.backlog import WRITE_SECONDS, Backlog
 from gateway.call import Call
 from gateway.catching_up import CatchingUp
-from gateway.clock import monotonic, wall
+from gateway.clock import monotonic
 from gateway.context import Known
 from gateway.degrading import NO_STAGES, reached
-from gateway.denials import fault_of, unpriced
-from gateway.errors import SessionNotFound, StoreDown
+from gateway.denials import fault_of
+from gateway.errors import StoreDown
 from gateway.extension import Extension
 from gateway.forecast import Forecast
-from gateway.histories import member_of
-from gateway.identity import named
+from gateway.forgetting import Forgetting
 from gateway.lineage import recognised, role_of, session_id
-from gateway.logs import log
 from gateway.memories import Memories
 from gateway.metrics import Metrics
+from gateway.noting import Noting
+from gateway.opening import NO_SESSION, Opening
 from gateway.originals import Original, Originals, checked
 from gateway.passage import CLIENT, Opened, Passage
 from gateway.prefixes import is_cold
@@ -48,13 +45,11 @@ from gateway.summaries import Summaries
 from gateway.tasks import Tasks
 from gateway.tenants import Caller
 from gateway.texts import Place, Texts
-from gateway.vault import Vault, VaultError
+from gateway.vault import Vault
 from policies.keeping import NOTHING
 from policies.memory import EMPTY, Memory
 
 T = TypeVar("T")
-NO_SESSION: Final = Session("", "", "unread")
-WARN_EVERY_SECONDS: Final = 10.0
 
 
 class Books:
@@ -65,21 +60,21 @@ class Books:
     ) -> None:
         self._store = store
         vault = vault or Vault()
-        self._memories = Memories(vault, self._unopened)
-        self._background = background
-        self._sessions = Sessions(store)
-        self._texts = Texts(store, metrics)
+        self._noting = Noting(metrics)
+        self._memories = Memories(vault, self._noting.unopened)
         self.statements = Statements(store)
         self.originals = Originals(store, vault, metrics)
         self.summaries = Summaries(store, vault, metrics)
         self._metrics = metrics
         self._forecast = forecast
-        self._local = LocalAllowance()
         self._backlog = Backlog(store, metrics, background)
+        self._opening = Opening(store, self._backlog)
         self.recollections = Recollections()
         self._catching_up = CatchingUp(store, metrics, background, self.recollections, self._write_late)
-        self._warned_at = -WARN_EVERY_SECONDS
-        self._behind_seconds = 0.0  # this machine's clock, behind the store's
+        self._forgetting = Forgetting(
+            Sessions(store), Texts(store, metrics), self.originals, self.summaries, self.recollections
+        )
+        self.forget = self._forgetting.session
 
     async def open(self, call: Call, service: Service, headers: Mapping[bytes, bytes], request_id: str) -> Opened:
         """The session and a grant, which bears the id of the request.
@@ -87,7 +82,7 @@ class Books:
         Raises `RateLimited`, `QuotaSpent`, `ModelUnpriced`, and `StoreDown` where nothing passes unchecked.
         """
         if service.unpriced is not None:
-            self._unpriced(service, service.unpriced)
+            self._noting.unpriced(service, service.unpriced)
         sent = digests.of_messages(call.messages)
         names = recognised(call.messages, sent, service.strip)
         chain = digests.Chain(names)
@@ -98,9 +93,9 @@ class Books:
         if loading is not None and service.keep_seconds:
             loading = checked(loading, service.place, id)
         scope = service.scope_of(id)
-        session, found, lost = await self._opened(loading, scope, amounts, ceiling, request_id)
+        session, found, lost = await self._opening.opened(loading, scope, amounts, ceiling, request_id)
         if session.status == "part":
-            whole = await self._read(sessions.loading_whole(session, chain))
+            whole = await self._opening.read(sessions.loading_whole(session, chain))
             session = structs.replace(whole, originals=session.originals)
         if session is NO_SESSION and id:
             session = Session(service.caller.tenant, id, "unread", organisation=service.caller.may.organisation)
@@ -115,19 +110,14 @@ class Books:
         if passed.holds is not None and isinstance(found, Denied) and not found.local:
             expected, less, least = self._forecast.asked(call, passed.holds.stage.service)
             if (less, least) != (amounts, ceiling):
-                self._undo(lost)
-                _, found, lost = await self._opened(None, scope, less, least, "")  # the id of what was lost is taken
+                self._opening.undo(lost)
+                # The id of what was lost is taken.
+                _, found, lost = await self._opening.opened(None, scope, less, least, "")
         if isinstance(found, Denied):
-            self._undo(lost)
-            self._metrics.denied.add(1, self._metrics.tenant(tenant), found.label, "enforce")
+            self._opening.undo(lost)
+            self._noting.denied(found)
             raise fault_of(found, ietf=service.caller.may.ietf_headers)
-        if found.local:
-            self._metrics.local.add(1, self._metrics.tenant(tenant))
-        if found.would_deny or (found.stood is not None and found.stood.near):
-            self._noted(found)
-        for each in passed.all:
-            for action in each.stage.actions:
-                self._metrics.degraded.add(1, self._metrics.tenant(tenant), each.limit, action, each.stage.soft.mode)
+        self._noting.granted(found, passed)
         sent_before = 0 if memory is None else session.known_messages if recalled is None else recalled.messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
         keeping = service.keeping if session.status != "unread" else NOTHING
@@ -145,23 +135,6 @@ class Books:
         )
         unsaved = None if recalled is None else recalled.unsaved
         return Opened(session, known, chain, found, expected, passed.holds, unsaved)
-
-    def _unpriced(self, service: Service, limit: Limit) -> None:
-        """A limit of money that would count nothing holds nobody: what it bounds is refused until there is a price."""
-        tenant, model = service.caller.tenant, service.model.name
-        self._metrics.unpriced.add(1, self._metrics.tenant(tenant), model, limit.mode)
-        fault = unpriced(model, limit)
-        self._warn("a budget of money bounds what has no price", fault)
-        if limit.mode == "enforce":
-            raise fault
-
-    def _noted(self, grant: Grant) -> None:
-        """Limits in shadow that would have refused, and limits that are nearly full."""
-        tenant = self._metrics.tenant(grant.scope.tenant)
-        for label in grant.would_deny:
-            self._metrics.denied.add(1, tenant, label, "shadow")
-        for limit in grant.stood.nearly if grant.stood is not None else ():
-            self._metrics.near.add(1, tenant, limit.label, limit.mode)
 
     def extension(self, call: Call, service: Service, opened: Opened) -> Extension | None:
         """What asks for more while a stream goes on; None if no limit would be asked."""
@@ -191,22 +164,6 @@ class Books:
         await self._backlog.closed()
         await self._catching_up.closed()
 
-    async def forget(self, caller: Caller, id: str) -> None:
-        """Delete a session of the caller's tenant. Raises `SessionNotFound` or `StoreDown`."""
-        kept = named(id)
-        place, found = Place(caller.tenant, caller.may.organisation), False
-        try:
-            if kept is not None:
-                self.recollections.forget(caller.tenant, kept)
-                found = await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
-                found |= await self._texts.forget(place, [member_of(kept)])
-                found |= await self.originals.forget(place, kept)
-                found |= await self.summaries.forget(place, kept)
-        except StoreError:
-            raise StoreDown("The sessions cannot be reached now.", headers=RETRY) from None
-        if not found:
-            raise SessionNotFound("There is no such session.")
-
     async def original(self, caller: Caller, handle: str) -> Original:
         """What a handle of the caller's tenant stands for. Raises `ArtifactNotFound` or `StoreDown`."""
         try:
@@ -231,8 +188,7 @@ class Books:
         grant = opened.grant
         if passage.extension is not None:
             await passage.extension.ended()
-        if grant.local:
-            self._local.ended(grant, amounts)
+        self._opening.ended(grant, amounts)
         limited = grant.scope.limits or entry is not None
         settling = ledger.settling(grant, amounts, entry) if limited else None
         progress = self._progress(passage, opened, used) if used is not None else None
@@ -242,8 +198,7 @@ class Books:
             if saved is not None and progress is not None:
                 await self._remember(opened.session, progress, service.session_limits, passage.memory, saved)
         except StoreError as error:
-            self._metrics.unwritten.add(1)
-            self._warn("calls are not written to the store", error)
+            self._noting.unwritten(error)
             if settling is not None and error.retryable:
                 self._backlog.add(settling)
             if progress is not None and error.retryable:
@@ -264,10 +219,7 @@ class Books:
         """Write a record that had waited. Raises `StoreError`."""
         assert left.unsaved is not None
         saved = await self._run(sessions.saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
-        if saved.evicted:
-            place = Place(left.session.tenant, left.session.organisation)
-            await self._sessions.forget(place.tenant, saved.evicted, place.organisation)
-            await self._texts.forget(place, [member_of(id) for id in saved.evicted])
+        await self._forgetting.evicted(Place(left.session.tenant, left.session.organisation), saved.evicted)
         if self.recollections.still(left):
             await self._remember(left.session, left.unsaved, left.limits, left.memory, saved)
 
@@ -276,39 +228,6 @@ class Books:
         told, prefix = passage.delivery.usage, passage.prefix
         if told is not None and prefix is not None and passage.delivery.replica == prefix.home:
             self._forecast.learn_warmth(passage.service.model.name, prefix.tokens, told.cached_tokens)
-
-    async def _opened(
-        self, loading: Step[Session] | None, scope: Scope, amounts: Amounts, ceiling: Amounts | None, request_id: str
-    ) -> tuple[Session, Grant | Denied, Grant | None]:
-        """What the store says of both, in one round trip; what holds without it while it is away.
-
-        Last comes what was asked for in vain, if it was refused without the store: it may have made it all the same.
-        """
-        if not scope.limits:
-            return await self._read(loading), ledger.unlimited(scope, amounts, request_id), None
-        session = NO_SESSION
-        asked, reserving = ledger.reserving(scope, amounts, wall() + self._behind_seconds, ceiling, request_id)
-        try:
-            if loading is None:
-                found = await self._run(reserving)
-            else:
-                session, found = await self._run(both(loading, reserving))
-            while isinstance(found, Misdated):
-                self._behind_seconds = found.now_seconds - wall()
-                asked, reserving = ledger.reserving(scope, amounts, found.now_seconds, ceiling, request_id)
-                found = await self._run(reserving)
-        except StoreError:
-            found = self._local.decide(asked, monotonic(), wall())
-            return NO_SESSION, found, asked if isinstance(found, Denied) else None
-        if isinstance(found, Grant):
-            self._local.heard(found)
-        return session, found, None
-
-    async def _read(self, loading: Step[Session] | None) -> Session:
-        try:
-            return NO_SESSION if loading is None else await self._run(loading)
-        except StoreError:
-            return NO_SESSION
 
     async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller) -> Saved | None:
         """What became of the session."""
@@ -322,30 +241,12 @@ class Books:
         if saved is not None:
             self._metrics.sessions_live.set(saved.live, self._metrics.tenant(caller.tenant))
         if saved is not None and saved.evicted:
-            await self._sessions.forget(caller.tenant, saved.evicted, caller.may.organisation)
-            if caller.may.session.history != "none":
-                place = Place(caller.tenant, caller.may.organisation)
-                await self._texts.forget(place, [member_of(id) for id in saved.evicted])
+            place, histories = Place(caller.tenant, caller.may.organisation), caller.may.session.history != "none"
+            await self._forgetting.evicted(place, saved.evicted, histories=histories)
         return saved
-
-    def _undo(self, lost: Grant | None) -> None:
-        """Give back a grant whose answer never came; a refusal does not wait for a store that is slow."""
-        if lost is not None:
-            self._backlog.add(ledger.settling(lost, {}))
 
     async def _run(self, step: Step[T], seconds: float | None = None) -> T:
         return step.read(await self._store.run(step.script, step.keys, step.args, seconds))
-
-    def _unopened(self, error: VaultError) -> None:
-        self._metrics.unopened.add(1, "edits")
-        self._warn("the edits of a session cannot be opened, they are made anew", error)
-
-    def _warn(self, what: str, error: Exception) -> None:
-        """Say it, but not for every call of an outage: the metrics count them all."""
-        now = monotonic()
-        if now - self._warned_at >= WARN_EVERY_SECONDS:
-            self._warned_at = now
-            log(logging.WARNING, what, error=str(error))
 
     def _progress(self, passage: Passage, opened: Opened, used: Usage) -> Progress | None:
         if not opened.session.id or passage.planned is None:
