@@ -213,6 +213,7 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     """The pipeline behind its routes behind the server."""
     books = Books(gateway.store, gateway.metrics, forecast, gateway.background, gateway.vault)
     gateway.books = books
+    readings.register_outstanding(gateway.metrics, books.outstanding)
     context = Context(gateway.metrics, forecast.ratio, books.originals.hold)
     stored = Stored(gateway.store, gateway.vault, gateway.metrics, gateway.background)
     measure = Measure(gateway.metrics, monotonic)

@@ -9,12 +9,13 @@ import math
 from typing import Final
 
 from backends.breaker import Outcome as ReplicaOutcome
-from backends.engines.errors import classify
+from backends.engines.errors import classify, may_refuse
 from backends.exchange import Exchange, Head, UpstreamFailed
 from backends.lease import Lease
 from backends.sse import Scanner
 from budgets.limit import Limit
 from budgets.usage import Usage
+from config.pools import Features
 from gateway import errors
 from gateway.answers import renaming_of, told, usage_of
 from gateway.clock import Clock, wall
@@ -30,6 +31,8 @@ from gateway.pools import ServedPool
 from gateway.relay import Relay
 from gateway.responder import Header, Responder
 
+STREAM_OPTIONS: Final = "stream_options"
+"""What is added to a stream whose client does not ask for its usage."""
 EVENT_STREAM: Final = b"text/event-stream"
 JSON: Final = b"application/json"
 STREAM_HEADERS: Final[tuple[Header, ...]] = (
@@ -47,7 +50,7 @@ LONGEST_REST_SECONDS: Final = 30.0
 class Attempt:
     """One try. Made, run once, thrown away."""
 
-    __slots__ = ("_clock", "_delivery", "_job", "_lease", "_metrics", "_pool", "_responder")
+    __slots__ = ("_added_usage", "_clock", "_delivery", "_job", "_lease", "_metrics", "_pool", "_responder")
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Attempt:
         self._delivery = delivery
         self._metrics = metrics
         self._clock = clock
+        self._added_usage = False
 
     async def run(self) -> None:
         """Answer the client. Raises an `EngineFault` if nothing has been sent to it; the lease is given back."""
@@ -74,7 +78,9 @@ class Attempt:
         try:
             self._delivery.sent = True
             self._delivery.sent_at = self._clock()
-            exchange = await self._pool.open(self._delivery.replica, self._path, self._headers, self._body)
+            exchange = await self._pool.open(
+                self._delivery.replica, self._path, self._headers, self._body(self._pool.features)
+            )
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:
             raise engine_fault(failure.with_traceback(None)) from None
@@ -95,14 +101,12 @@ class Attempt:
     def _headers(self) -> bytes:
         return b"x-request-id: %b\r\n%b" % (self._job.request_id.encode(), self._job.trace)
 
-    @property
-    def _body(self) -> bytes:
+    def _body(self, features: Features) -> bytes:
         call, service = self._job.call, self._job.service
-        fields = owned_fields(
-            call, service.caller, service.model.upstream_name, self._pool.features, self._job.reply_tokens
-        )
+        fields = owned_fields(call, service.caller, service.model.upstream_name, features, self._job.reply_tokens)
+        self._added_usage = STREAM_OPTIONS in fields and STREAM_OPTIONS not in call.present
         body = edited(self._job.body, fields, call.present)
-        return body if self._pool.features.cache_control is not False else without_markers(body)
+        return body if features.cache_control is not False else without_markers(body)
 
     async def _answered(self, exchange: Exchange, head: Head) -> ReplicaOutcome:
         kind = head.get(b"content-type") or JSON
@@ -190,6 +194,8 @@ class Attempt:
     async def _refused(self, exchange: Exchange, head: Head) -> ReplicaOutcome:
         """An error status. What says something about the request reaches the client as it is."""
         body = await exchange.body()
+        if self._added_usage and may_refuse(STREAM_OPTIONS, head.status, body):
+            return await self._without_usage()
         meaning = classify(self._pool.engine, head.status, body)
         if meaning.busy:
             told_seconds = seconds_of(head.get(b"retry-after"))
@@ -204,6 +210,24 @@ class Attempt:
         answer = told(self._job, head.status, body)
         self._responder.reply(head.status, ((b"content-type", JSON), *self._job.headers), answer)
         return meaning.outcome
+
+    async def _without_usage(self) -> ReplicaOutcome:
+        """The same call to the same replica without what we added, which the engine may have refused.
+
+        It has if it takes the call now; then those that follow go without at once. If not, the client hears its answer
+        to what the client itself wrote.
+        """
+        features = self._pool.features.model_copy(update={"usage_in_stream": False})
+        self._delivery.sent_at = self._clock()
+        exchange = await self._pool.open(self._delivery.replica, self._path, self._headers, self._body(features))
+        try:
+            head = exchange.head.result()
+            if head.status < 300:
+                self._metrics.usage_refused.add(1, self._pool.name)
+                self._pool.learned(features)
+            return await self._answered(exchange, head)
+        finally:
+            exchange.abort()  # does nothing to one that ended
 
 
 def seconds_of(retry_after: bytes | None) -> float | None:

@@ -32,6 +32,7 @@ from gateway.metrics import Metrics
 from gateway.noting import Noting
 from gateway.opening import NO_SESSION, Opening
 from gateway.originals import Original, Originals, checked
+from gateway.outstanding import Outstanding
 from gateway.passage import CLIENT, Opened, Passage
 from gateway.prefixes import is_cold
 from gateway.prices import pricing
@@ -67,6 +68,7 @@ class Books:
         self.summaries = Summaries(store, vault, metrics)
         self._metrics = metrics
         self._forecast = forecast
+        self.outstanding = Outstanding()
         self._backlog = Backlog(store, metrics, background)
         self._opening = Opening(store, self._backlog)
         self.recollections = Recollections()
@@ -117,6 +119,7 @@ class Books:
             self._opening.undo(lost)
             self._noting.denied(found)
             raise fault_of(found, ietf=service.caller.may.ietf_headers)
+        self.outstanding.opened(found)
         self._noting.granted(found, passed)
         sent_before = 0 if memory is None else session.known_messages if recalled is None else recalled.messages
         prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
@@ -140,12 +143,13 @@ class Books:
         """What asks for more while a stream goes on; None if no limit would be asked."""
         if not (call.stream and service.grows) or opened.grant.local:
             return None
-        return Extension(self._store, opened.grant, service, opened.expected, call)
+        return Extension(self._store, opened.grant, service, opened.expected, call, self.outstanding)
 
     def grown(self, passage: Passage, opened: Opened, prompt_tokens: int) -> None:
         """Reserve what a counted prompt has more than was expected."""
         if passage.extension is None and passage.service.elastic and not opened.grant.local:
-            passage.extension = Extension(self._store, opened.grant, passage.service, opened.expected, passage.call)
+            grant, service, call = opened.grant, passage.service, passage.call
+            passage.extension = Extension(self._store, grant, service, opened.expected, call, self.outstanding)
         if passage.extension is not None:
             passage.extension.prompt_grew(prompt_tokens)
 
@@ -177,6 +181,7 @@ class Books:
     async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
         service = passage.service
+        self.outstanding.closed(opened.grant)
         if used is not None and passage.label == CLIENT:
             own_tokens = passage.planned.own_tokens if passage.planned else None
             self._forecast.learn(passage.call, service, used, own_tokens)

@@ -17,6 +17,7 @@ from budgets.limit import Limit
 from budgets.script import Step
 from budgets.usage import Usage
 from gateway.call import Call
+from gateway.outstanding import Outstanding
 from gateway.service import Service
 from gateway.store import Store
 
@@ -46,12 +47,15 @@ class Extension:
     `stop` ends the stream; `stopped_by` is the limit that made it.
     """
 
-    def __init__(self, store: Store, grant: Grant, service: Service, expected: Usage, call: Call) -> None:
+    def __init__(
+        self, store: Store, grant: Grant, service: Service, expected: Usage, call: Call, outstanding: Outstanding
+    ) -> None:
         self._grant = grant
         self.stop: Callable[[], object] | None = None
         self.stopped_by: Limit | None = None
         self.prompt_tokens = expected.prompt_tokens
         self._store = store
+        self._outstanding = outstanding
         self._service = service
         self._call = call
         self._tokens = expected.decode_tokens
@@ -86,13 +90,16 @@ class Extension:
         step = ledger.extending(self._grant, more)
         self.due_frames = sys.maxsize
         self._asking = self._store.run(step.script, step.keys, step.args)
-        self._asking.add_done_callback(partial(self._answered, step, tokens))
+        self._asking.add_done_callback(partial(self._answered, step, tokens, more))
 
-    def _answered(self, step: Step[Grant | Limit | None], tokens: int, asked: "asyncio.Future[object]") -> None:
+    def _answered(
+        self, step: Step[Grant | Limit | None], tokens: int, more: ledger.Amounts, asked: "asyncio.Future[object]"
+    ) -> None:
         if asked.cancelled() or asked.exception() is not None:
             return  # taken or not: settling will find out
         found = step.read(asked.result())
         if isinstance(found, Grant):
+            self._outstanding.extended(found, more)
             self._tokens += tokens
             self.due_frames = self._tokens + 1
         elif not tokens:

@@ -226,6 +226,9 @@ class Metrics(Collector):
         self.histories = Counts("kvgate_histories", "Stored histories: how turns began and what went wrong.", "what")
         self.refused = Counts("kvgate_refused", "Requests answered with an error of the gateway's own.", "code")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
+        self.usage_refused = Counts(
+            "kvgate_engine_usage_refused", "Streams sent again without stream_options, which was refused.", "pool"
+        )
         self.reloads = Counts("kvgate_config_reloads", "Changes of the configuration, done or refused.", "result")
         self.faults = Counts("kvgate_task_failures", "Background tasks that failed.", "task")
         self.ttft = Histogram(

@@ -4,6 +4,7 @@ Rule: an engine sees its pool's own key and headers that we made; nothing of a t
 `tenants.py`.
 """
 
+import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from budgets.geometry import Geometry
 from config import pools
 from config.routing import Routing
 from gateway.clock import Clock
+from gateway.logs import log
 from gateway.pace import Pace
 from gateway.tasks import OnFailure, Tasks
 
@@ -80,6 +82,15 @@ class ServedPool:
     def paces(self) -> list[Pace]:
         """Those of all models in use."""
         return list(self._paces.values())
+
+    def learned(self, features: pools.Features) -> None:
+        """The engines turned out to take less than was declared: what goes to them from now on keeps to that.
+
+        A configuration that is put into force anew begins with what it declares.
+        """
+        if self.features != features:
+            self.features = features
+            log(logging.WARNING, "engines refuse stream_options, usage of streams is counted", pool=self.name)
 
     def has(self, replica: str) -> bool:
         return replica in self._wires

@@ -10,6 +10,7 @@ from typing import Final
 
 from backends.select import STALE_SECONDS
 from gateway.metrics import Labels, Metrics
+from gateway.outstanding import Outstanding
 from gateway.pools import ServedPool
 from gateway.recent import Memory
 from gateway.roster import Roster
@@ -63,6 +64,16 @@ def register(
         "kvgate_replica_work_seconds", "Predicted work at a replica.", ("pool", "replica"), lambda: _work(pools())
     )
     metrics.reading("kvgate_waiting", "Calls that wait for a replica.", ("pool",), lambda: _waiting(pools()))
+
+
+def register_outstanding(metrics: Metrics, outstanding: Outstanding) -> None:
+    """Add the reading of what calls in flight hold of budgets."""
+    metrics.reading(
+        "kvgate_budget_reserved",
+        "Reserved by calls in flight and not settled, in units of the dimension.",
+        ("tenant", "dimension"),
+        lambda: outstanding.reserved(metrics.tenant),
+    )
 
 
 def register_roster(metrics: Metrics, roster: Roster) -> None:

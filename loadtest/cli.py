@@ -49,6 +49,9 @@ def engine(
     enable_prompt_tokens_details: Annotated[bool, typer.Option(help="Report cached tokens in usage.")] = True,
     enable_request_id_headers: Annotated[bool, typer.Option(help="Send X-Request-Id back.")] = False,
     enable_force_include_usage: Annotated[bool, typer.Option(help="Usage on every stream.")] = False,
+    refuse_stream_options: Annotated[
+        bool, typer.Option(help="Refuse `stream_options` with 422, as engines do that do not know it.")
+    ] = False,
     enable_embeddings: Annotated[bool, typer.Option(help="Serve /v1/embeddings.")] = False,
     kv_transfer: Annotated[bool, typer.Option(help="Take part in prefill/decode hand-over.")] = True,
     typical_output_tokens: Annotated[int, typer.Option(help="Median length of a reply that ends by itself.")] = 160,
@@ -90,6 +93,7 @@ def engine(
             enable_prompt_tokens_details=enable_prompt_tokens_details,
             enable_request_id_headers=enable_request_id_headers,
             enable_force_include_usage=enable_force_include_usage,
+            refuse_stream_options=refuse_stream_options,
             enable_embeddings=enable_embeddings,
             kv_transfer=kv_transfer,
             typical_output_tokens=typical_output_tokens,

@@ -46,6 +46,7 @@ class Settings(BaseModel):
     enable_prompt_tokens_details: bool = True
     enable_request_id_headers: bool = False
     enable_force_include_usage: bool = False
+    refuse_stream_options: bool = False
     enable_mfu_metrics: bool = True
     enable_embeddings: bool = False
     kv_transfer: bool = True

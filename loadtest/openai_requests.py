@@ -18,6 +18,7 @@ from loadtest.wire_errors import (
     empty_body,
     invalid,
     malformed,
+    unexpected_field,
     unknown_model,
     unsupported_media_type,
 )
@@ -156,7 +157,7 @@ def check_model(body: Body, settings: Settings) -> None:
 def check(body: GenerationBody, settings: Settings) -> None:
     """The values of a generation request. Raises `WireError` for the first that the engine does not take."""
     check_model(body, settings)
-    for fault in (_salt_fault(body), _options_fault(body), _priority_fault(body, settings)):
+    for fault in (_salt_fault(body), _options_fault(body, settings), _priority_fault(body, settings)):
         if fault is not None:
             raise fault
     if body.temperature is not None and body.temperature < 0:
@@ -190,7 +191,9 @@ def _salt_fault(body: GenerationBody) -> WireError | None:
     return None
 
 
-def _options_fault(body: GenerationBody) -> WireError | None:
+def _options_fault(body: GenerationBody, settings: Settings) -> WireError | None:
+    if settings.refuse_stream_options and "stream_options" in body.model_fields_set:
+        return unexpected_field("stream_options")
     if body.stream_options is not None and not body.stream:
         return invalid("Stream options can only be defined when `stream=True`.", "stream_options")
     return None

@@ -39,6 +39,11 @@ def unknown_model(name: object, served: str) -> WireError:
     return refusal(404, "NotFoundError", message, "model")
 
 
+def unexpected_field(name: str) -> WireError:
+    """As `transformers serve` 5.19 says it of fields that it does not know; vLLM takes them all."""
+    return WireError(422, {"detail": f"Unexpected fields in the request: {{'{name}'}}"})
+
+
 def busy() -> WireError:
     message = (
         "The engine is currently busy and cannot accept new requests. "

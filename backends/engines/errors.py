@@ -17,6 +17,17 @@ from backends.engines.kind import Engine
 
 _LONGEST_PLAIN_CHARACTERS: Final = 300
 _BUSY: Final = frozenset({408, 429})
+_INVALID: Final = frozenset({400, 422})
+_UNKNOWN_FIELD: Final = (
+    "extra_forbidden",
+    "extra inputs are not permitted",
+    "unexpected field",
+    "unknown field",
+    "unrecognized field",
+    "unrecognized request argument",
+    "additional properties",
+)
+"""What validators say of a field that they do not know, in lower case: pydantic, OpenAI, serde, JSON schema."""
 _TOO_LONG: Final = frozenset({400, 413, 422, 500})
 
 
@@ -56,6 +67,19 @@ def classify(engine: Engine, status: int, body: bytes) -> Classified:
     if status == 501 or (status < 500 and status not in engine.faults):
         return Classified("neutral")
     return Classified("failure", retryable=True)
+
+
+def may_refuse(field: str, status: int, body: bytes) -> bool:
+    """Whether a reply may be a refusal of this one field: it names it, or a field that it does not know and not which.
+
+    A body that only repeats what the client sent may name it too: sure is who asks again without the field.
+    """
+    if status not in _INVALID:
+        return False
+    if field.encode() in body:
+        return True
+    error = read_error(status, body)
+    return error.param is None and _contains(f"{error.type} {error.message}", _UNKNOWN_FIELD)
 
 
 def read_error(status: int, body: bytes) -> EngineError:

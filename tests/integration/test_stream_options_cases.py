@@ -1,0 +1,127 @@
+"""Engines that refuse the `stream_options` that we add made every stream of their pool a 400 elsewhere.
+
+A stream is sent once more as its client wrote it, by the same replica, and the pool's next ones at once.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.embedded import EmbeddedServer
+from tests.house import FAST, events, gateway, house
+from tests.upstream import DONE, Received, Script, answers, frame, reply, streams, upstream
+
+UNEXPECTED = reply(422, b"""{"detail":"Unexpected fields in the request: {'stream_options'}"}""")
+REFUSALS = {
+    "transformers serve": UNEXPECTED,
+    "pydantic": reply(
+        422, b'{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs"}]}'
+    ),
+    "by its parameter": reply(400, b'{"error":{"message":"Invalid.","type":"x","param":"stream_options","code":400}}'),
+    "an argument": reply(
+        400, b'{"error":{"message":"Unrecognized request argument supplied: stream_options","param":null}}'
+    ),
+    "unnamed": reply(400, b'{"error":{"message":"Additional properties are not allowed"}}'),
+}
+FRAMES = (frame(""), *(frame("w") for _ in range(6)), frame("", finish="stop"), DONE)
+PLAIN = streams(*FRAMES)
+OTHER = reply(400, b'{"error":{"message":"temperature must be non-negative","param":"temperature","code":400}}')
+
+
+def asks_usage(request: Received) -> bool:
+    return b'"stream_options"' in request.body
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+async def test_a_stream_whose_added_options_are_refused_is_sent_without_them_and_counted_here(
+    valkey: EmbeddedServer, refusal: bytes
+) -> None:
+    async with (
+        upstream(answers(refusal), PLAIN) as up,
+        gateway({"any": {"one": up.url}}, valkey.url) as running,
+    ):
+        answer = await running.chat(stream=True)
+        assert (answer.status_code, answer.content) == (200, b"".join(FRAMES))
+        assert [asks_usage(each) for each in up.requests] == [True, False]
+        assert msgspec.json.decode(up.requests[0].body).pop("stream_options") == {"include_usage": True}
+        await running.nothing_left()
+        prompt = await running.metric("kvgate_tokens_total", kind="prefill")
+        assert await running.metric("kvgate_tokens_total", kind="decode") == 7
+        assert await running.charged() == prompt + 7
+        assert await running.metric("kvgate_requests_estimated_total", tenant="acme") == 1
+
+
+async def test_the_pool_s_next_streams_go_without_at_once_and_the_replica_is_not_blamed(valkey: EmbeddedServer) -> None:
+    async with (
+        upstream(answers(UNEXPECTED), PLAIN) as up,
+        gateway({"any": {"one": up.url}}, valkey.url) as running,
+    ):
+        for _ in range(4):
+            assert (await running.chat(stream=True)).status_code == 200
+        assert [asks_usage(each) for each in up.requests] == [True, False, False, False, False]
+        assert await running.metric("kvgate_engine_usage_refused_total", pool="any") == 1
+        assert await running.metric("kvgate_attempts_total", outcome="success") == 4
+        assert await running.metric("kvgate_attempts_total") == 4, "one attempt a call, none failed"
+
+
+async def test_streams_at_once_are_each_refused_once(valkey: EmbeddedServer) -> None:
+    async with house(
+        valkey.url, {"any": ("one",)}, engine=FAST.model_copy(update={"refuse_stream_options": True})
+    ) as running:
+        found = await asyncio.gather(*(running.chat(stream=True) for _ in range(6)))
+        assert {answer.status_code for answer in found} == {200}
+        assert all(events(answer.text)[-1] == "[DONE]" for answer in found)
+        assert 1 <= await running.metric("kvgate_engine_usage_refused_total", pool="any") <= 6
+        await running.nothing_left()
+
+
+async def test_one_attempt_is_enough_for_both(valkey: EmbeddedServer) -> None:
+    def change(data: dict[str, Any]) -> None:
+        data["routing"]["attempts"] = 1
+
+    async with (
+        upstream(answers(UNEXPECTED), PLAIN) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, change) as running,
+    ):
+        assert (await running.chat(stream=True)).status_code == 200
+        assert len(up.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"include_usage": True}, {"include_usage": False}, {"include_obfuscation": True}, None]
+)
+async def test_a_client_that_sent_the_field_itself_hears_what_the_engine_says_of_it(
+    valkey: EmbeddedServer, options: object
+) -> None:
+    async with (
+        upstream(answers(UNEXPECTED)) as up,
+        gateway({"any": {"one": up.url}}, valkey.url) as running,
+    ):
+        answer = await running.chat(stream=True, stream_options=options)
+        assert answer.status_code == 422
+        assert "stream_options" in answer.text
+        assert len(up.requests) == 1
+        assert await running.metric("kvgate_engine_usage_refused_total") == 0
+
+
+@pytest.mark.parametrize("script", [answers(OTHER), answers(reply(401, b'{"error":"stream_options"}'))])
+async def test_what_refuses_something_else_is_not_asked_twice(valkey: EmbeddedServer, script: Script) -> None:
+    async with upstream(script) as up, gateway({"any": {"one": up.url}}, valkey.url) as running:
+        assert (await running.chat(stream=True)).status_code in (400, 502)
+        assert [asks_usage(each) for each in up.requests] == [True] * len(up.requests)
+
+
+async def test_a_refusal_that_only_repeats_a_prompt_teaches_nothing(valkey: EmbeddedServer) -> None:
+    """The second answer is the client's: it is about what the client wrote. Usage is asked for as before."""
+    repeats = reply(400, b'{"error":{"message":"bad input: what are stream_options?","param":"messages"}}')
+    async with (
+        upstream(answers(repeats), answers(OTHER), PLAIN) as up,
+        gateway({"any": {"one": up.url}}, valkey.url) as running,
+    ):
+        refused = await running.chat("what are stream_options?", stream=True)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "temperature")
+        assert (await running.chat(stream=True)).status_code == 200
+        assert [b'"include_usage"' in each.body for each in up.requests] == [True, False, True]
+        assert await running.metric("kvgate_engine_usage_refused_total") == 0
