@@ -18,7 +18,7 @@ def is_object(arguments: str) -> bool:
 
 def mended(arguments: str) -> str:
     """`arguments` if they are a JSON object of whole characters, else one that holds them; `{}` for nothing at all."""
-    if arguments[:1] == "{" and arguments.isascii() and is_object(arguments):
+    if arguments[:1] == "{" and arguments.isascii() and (arguments == "{}" or json_ladder.is_json(arguments)):
         return arguments
     if not arguments.strip():
         return "{}"

@@ -100,11 +100,16 @@ def _outdated(draft: Draft, covered: Sequence[int]) -> Iterator[tuple[int, int]]
         if at not in called:
             continue
         caller, call = called[at]
-        later = latest.setdefault((call.name, mended(call.arguments)), at)
+        later = latest.setdefault((call.name, _same(call.arguments)), at)
         if later == at or called[later].caller == caller or at in draft.pinned or at in draft.frame.untouched:
             continue
         if at in draft.copies or not _is_pointer(draft, at):
             yield at, later
+
+
+def _same(arguments: str) -> str:
+    """What calls that ask for the same have in common; what looks like an object need not be read for that."""
+    return arguments if arguments[:1] == "{" and arguments.isascii() else mended(arguments)
 
 
 def _outdone(draft: Draft, outdated: Mapping[int, int], count: Count, keeping: Keeping) -> Draft:
@@ -119,13 +124,13 @@ def _outdone(draft: Draft, outdated: Mapping[int, int], count: Count, keeping: K
 
 
 def _is_pointer(draft: Draft, at: int) -> bool:
-    done = draft.text_of(at)
+    done = draft.texts.get(at)
     return done is not None and done.trim.form in ("same", "superseded")
 
 
 def _left_by_age(draft: Draft, at: int) -> str:
     """What is sent of an output that was cut for its age: a fresh copy says more, and does not point to it."""
-    done = draft.text_of(at)
+    done = draft.texts.get(at)
     return done.text if done is not None and done.trim.late else ""
 
 

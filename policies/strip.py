@@ -5,8 +5,10 @@ on every turn; so is the prompt, and the engine finds it in its cache. Lines are
 expressions: a glob's work on a line is bounded, whoever wrote the glob and the line.
 """
 
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Callable, Iterator
+from fnmatch import translate
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
@@ -75,7 +77,13 @@ class Strip(BaseModel):
         if len(line) > LINE_CHARACTERS:
             return False
         bare = line.strip(_BULLETS).lower()
-        return bool(bare) and any(fnmatchcase(bare, glob.lower()) for glob in self.lines)
+        return bool(bare) and any(matches(bare) for matches in _matching(self.lines))
+
+
+@lru_cache(maxsize=64)
+def _matching(globs: tuple[str, ...]) -> tuple[Callable[[str], object], ...]:
+    """What matches a line in small letters; made once for each tier."""
+    return tuple([re.compile(translate(glob.lower())).match for glob in globs])
 
 
 def _replaced(at: int, message: Message, rest: str) -> ReplaceText:

@@ -66,9 +66,9 @@ class TrimToolOutput(BaseModel):
         messages, most = draft.messages, self.max_tokens
         long = [at for at in draft.frame.conversation.outputs if messages[at].tokens > most]
         long = [at for at in long if at < border and self._is_long(draft, at)]
-        arrived = [at for at in long if not self._by_age and draft.is_free(at)]
+        arrived = [] if self._by_age else [at for at in long if draft.is_free(at)]
         draft = draft.with_trims(self._trims(draft, arrived, count, keeping))
-        sent = [at for at in long if self._by_age or not draft.is_free(at)]
+        sent = sorted(set(long).difference(arrived))
         savings = tuple((at, draft.output_tokens(at) - self.max_tokens) for at in sent)
 
         def make(now: Draft, start: int) -> Draft:
