@@ -2,7 +2,7 @@
 
 Rule: how long a plan takes hangs on how much text must be counted or read for it, and that shows only while it is made.
 So it is begun on the loop with an allowance of characters; what would go beyond begins anew in a thread, where it has
-no bound but its own. Where much is new it begins there.
+no bound but its own. Where much is new it begins there (docs/adr/0024).
 """
 
 import asyncio
