@@ -65,14 +65,16 @@ def read_frame(facts: Facts, payload: bytes) -> bool:
         facts.done = True
         return False
     body = _object(_decoded(payload))
-    error = _error(body)
+    error = _error(body) if "error" in body or body.get("object") == "error" else None
     facts.error = facts.error or error
-    facts.usage = _usage(body, facts.usage)
+    if usage := body.get("usage"):
+        facts.usage = _usage(_object(usage), facts.usage)
     choices = body.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         _read_choice(facts, _object(choice))
-    _read_tgi(facts, body)
-    return choices == [] and bool(_object(body.get("usage"))) and error is None
+    if "token" in body or "generated_text" in body:
+        _read_tgi(facts, body)
+    return choices == [] and error is None and bool(_object(usage))
 
 
 def _decoded(payload: bytes) -> object:
@@ -107,8 +109,7 @@ def _error(body: Json) -> Json | None:
     return body if body.get("object") == "error" else None
 
 
-def _usage(body: Json, last: Usage | None) -> Usage | None:
-    usage = _object(body.get("usage"))
+def _usage(usage: Json, last: Usage | None) -> Usage | None:
     prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     if prompt is None and completion is None:
         return last
@@ -126,7 +127,7 @@ def _usage(body: Json, last: Usage | None) -> Usage | None:
 def _read_choice(facts: Facts, choice: Json) -> None:
     if not facts.first_content:
         delta = _object(choice.get("delta"))
-        facts.first_content = bool(choice.get("text")) or any(delta.get(field) for field in _CONTENT_FIELDS)
+        facts.first_content = bool(choice.get("text")) or any(map(delta.get, _CONTENT_FIELDS))
     reason = choice.get("finish_reason")
     if isinstance(reason, str):
         facts.finish_reasons[_count(choice.get("index")) or 0] = reason

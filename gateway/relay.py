@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from backends.chunks import body_of
 from backends.exchange import Exchange, UpstreamFailed
 from backends.sse import Scanner, Verdict
 from gateway.clock import Clock
@@ -91,7 +92,7 @@ class Relay:
     async def run(self, exchange: Exchange) -> Verdict:
         """Relay until the engine's answer ends. Raises `UpstreamFailed` if it ended before its first byte."""
         self._responder.source = exchange
-        exchange.pipe(self.received, self.passed if self._renaming is None and self._responder.takes_chunks else None)
+        exchange.pipe(self.received, self.passed if self._responder.takes_chunks else None)
         broken = False
         try:
             await exchange.done
@@ -103,7 +104,7 @@ class Relay:
         return self._ended(broken=broken)
 
     def passed(self, read: bytes) -> bool:
-        """A piece of the body as the engine framed it: true if it went on as it is."""
+        """A piece of the body as the engine framed it: true if it went on, as it is but for the model's name."""
         if not self._last_at:
             return False
         body_bytes = self._scanner.unread(read)
@@ -111,7 +112,10 @@ class Relay:
             return False
         if self._scanner.frames >= self._meter.due_frames:
             self._meter.due()
-        self._responder.write_chunks(read, body_bytes)
+        if self._renaming is None:
+            self._responder.write_chunks(read, body_bytes)
+        else:  # whole frames: no beginning of a name is held back
+            self._responder.write(self._renaming.apply(body_of(read) or b""))
         now = self._clock()
         self._gaps.observe(now - self._last_at)
         self._last_at = now
