@@ -76,7 +76,7 @@ def tiers(scale: Scale) -> list[Tier]:
         Tier(f"{TOGETHER}, outputs kept", _keeping(together, TrimToolOutput | DedupeToolOutput)),
         Tier(f"{TOGETHER}, all kept", _keeping(together)),
         Tier(f"{TOGETHER}, facts recorded", recorded),
-        Tier(f"{TOGETHER}, facts recorded, all kept", _keeping(recorded)),
+        Tier("facts recorded, all kept", _keeping(recorded)),
     ]
 
 

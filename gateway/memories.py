@@ -50,7 +50,8 @@ class Memories:
         other = saved.other
         while other is not None and other.revision >= 0:
             theirs = (self._opened(session, other.memory) if other.memory else EMPTY) or EMPTY
-            both = joined(ours, theirs)
+            # Who has more messages was sent later; where the two differ about the same message, that holds.
+            both = joined(theirs, ours) if saved.status == "held" else joined(ours, theirs)
             if both == theirs:
                 return
             other = await run(sessions.remembering(session, saved.branch, other.revision, self.sealed(session, both)))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -194,3 +195,28 @@ async def test_whatever_the_store_misses_no_message_and_no_edit_is_lost(
         assert [edit["reason"] for edit in plan["edits"] if edit["policy"] == "trim_tool_output"] in ([], ["again"])
         for house in (one, two):
             assert await house.metric("kvgate_context_violations_total") == 0
+
+
+async def test_records_that_are_written_but_not_answered_in_time_change_nothing(
+    valkey: EmbeddedServer, up: Upstream
+) -> None:
+    """The store is slow, not away: it has what it was sent, and is sent it again."""
+    urls = {"any": {"one": up.url}}
+    async with (
+        store_proxy(valkey.url) as proxy,
+        gateway(urls, proxy.url, changing, store_timeout_seconds=0.5) as house,
+    ):
+        await ask(house, 4)
+        for turns in range(5, 11):
+            proxy.answering.clear()
+            body = {"model": "demo", "messages": talk(turns), "max_tokens": 8}
+            headers = {"authorization": f"Bearer {KEY}", "x-session-id": "chat"}
+            assert (await house.http.post("/chat/completions", json=body, headers=headers)).status_code == 200
+            proxy.answering.set()
+            await house.quiet()
+            await until(lambda: house.gateway.store.available)
+        moves = sum(later[: len(earlier)] != earlier for earlier, later in pairwise([sent(up, at) for at in range(7)]))
+        assert moves == 2, "as often as the window moves"
+        await until(lambda: not house.gateway.sessions_waiting())
+        await ask(house, 11)
+        assert goes_on(up)
