@@ -89,8 +89,11 @@ def fitting(
     for _ in range(TRIES):
         if kept == len(items) or used >= FULL * room:
             break
-        left = items[: len(items) - kept][::-1] if from_end else items[kept:]
-        some = _first(left, int(BOLD * (room - used) / density))
+        most = int(BOLD * (room - used) / density)
+        end = len(items) - kept
+        # No item has less than a byte: of a million no more are touched than could fit.
+        left = items[max(0, end - most - 1) : end][::-1] if from_end else items[kept : kept + most + 1]
+        some = _first(left, most)
         if len(some[0]) > TOKEN_BYTES * room:
             break
         part = b",".join(reversed(some) if from_end else some)
