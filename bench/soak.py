@@ -18,8 +18,7 @@ from typing import Final
 
 import aiohttp
 
-from bench.flat import Reading
-from bench.soak_account import Account
+from bench.soak_account import Account, Reading
 from bench.soak_clients import Clients
 from bench.soak_house import House
 
@@ -45,7 +44,7 @@ async def soaked(options: argparse.Namespace) -> bool:
             clients.outcomes.clear()
             until = time.monotonic() + options.minutes * 60
             clients.talk(until, options.clients / (options.load * full_rate))
-            readings = await watched(house, clients, until)
+            readings = await watched(house, clients, http, until)
             await clients.ended()
         async with aiohttp.ClientSession() as http:
             await asyncio.sleep(SETTLE_SECONDS)
@@ -65,12 +64,12 @@ async def rate(clients: Clients) -> float:
     return (clients.calls - before) / FULL_SECONDS
 
 
-async def watched(house: House, clients: Clients, until: float) -> Sequence[Reading]:
-    """Memory every two seconds until the end."""
+async def watched(house: House, clients: Clients, http: aiohttp.ClientSession, until: float) -> Sequence[Reading]:
+    """What the gateway says of itself every two seconds until the end."""
     readings = []
     while (left := until - time.monotonic()) > 0:
         await asyncio.sleep(min(EVERY_SECONDS, left))
-        readings.append(Reading(clients.calls, house.resident_bytes))
+        readings.append(Reading(clients.calls, await house.metrics(http)))
     return readings
 
 

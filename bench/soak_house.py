@@ -98,11 +98,6 @@ class House:
             await asyncio.sleep(0.1)
         raise SystemExit(f"the gateway did not start; see {self._folder / 'gateway.log'}")
 
-    @property
-    def resident_bytes(self) -> int:
-        """The gateway's memory."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     async def metrics(self, http: aiohttp.ClientSession) -> Mapping[str, float]:
         """The sums of the gateway's metrics, by name; of what is remembered also by name and `what`."""
         sums: Counter[str] = Counter()

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -87,6 +88,9 @@ def register_roster(metrics: Metrics, roster: Roster) -> None:
 def register_memory(metrics: Metrics, memories: Callable[[], Iterable[tuple[str, Memory]]]) -> None:
     """Add the readings of the process's memory and of what is remembered in it, by name."""
     metrics.reading("kvgate_resident_bytes", "Memory of the process.", (), _resident)
+    metrics.reading(
+        "kvgate_python_blocks", "Blocks that Python's objects take.", (), lambda: [((), sys.getallocatedblocks())]
+    )
     metrics.reading(
         "kvgate_garbage_objects_total",
         "Objects that only the garbage collector found.",
