@@ -6,7 +6,6 @@ is passed by it. A record of older turns names what it stands for itself, so the
 
 from msgspec.structs import replace
 
-from policies import window
 from policies.draft import Draft
 from policies.keeping import Keeping
 from policies.left_out import Note, may_be_kept, told
@@ -35,9 +34,10 @@ def with_note_again(draft: Draft, keeping: Keeping, tokens: int) -> Draft:
     """`draft` with the note in force, which cost `tokens`; without it where its handle may not be shown any more, or
     where an answer that came late has brought so much back that the rest is shorter than the note."""
     at, gone = draft.frame.task, _gone(draft)
-    if at is None or sum([draft.messages[each].tokens for each in gone]) <= tokens:
+    messages = [draft.messages[each] for each in gone]
+    if at is None or sum([message.tokens for message in messages]) <= tokens:
         return draft
-    handle = keeping.handle_of_messages([draft.messages[each].digest for each in gone])
+    handle = keeping.handle_of_messages([message.digest for message in messages])
     if not handle:
         return draft
     return replace(draft, note=Note(at, handle, gone, told(len(gone), handle), tokens))
@@ -45,5 +45,5 @@ def with_note_again(draft: Draft, keeping: Keeping, tokens: int) -> Draft:
 
 def _gone(draft: Draft) -> tuple[int, ...]:
     """What the window leaves out, but for what a record stands for."""
-    dropped = window.dropped(draft.cut, draft.pinned)
-    return tuple([at for messages in dropped for at in messages if at >= draft.summarized])
+    pinned = draft.pinned
+    return tuple([at for at in range(draft.summarized, draft.cut) if at not in pinned])

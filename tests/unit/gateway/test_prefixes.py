@@ -1,12 +1,15 @@
 """How a prefix broke, and that nothing is claimed where an engine says nothing."""
 
+from typing import Any, cast
+
 import pytest
 
 from backends.frames import Usage
 from gateway.context import Planned
 from gateway.delivery import Delivery
 from gateway.metrics import Metrics
-from gateway.prefixes import Break, Prefix, break_of, found, prefix_of
+from gateway.pools import ServedPool
+from gateway.prefixes import COLD_SECONDS, REPLAN, Break, Prefix, break_of, found, is_cold, prefix_of
 from gateway.sessions import Session
 from policies.edit import ClearReasoning, DropMessages
 from policies.memory import EMPTY
@@ -61,3 +64,29 @@ def test_predicted_and_measured_stand_side_by_side() -> None:
     found(metrics, Prefix(4000, "one", 5.0), delivery)
     assert metrics.prefix.values == {("main", "predicted"): 4000, ("main", "measured"): 3990}
     assert metrics.breaks.values == {("main", "expected"): 1}
+
+
+class Pool:
+    """As much of a pool as is asked."""
+
+    def has(self, replica: str) -> bool:
+        return replica == "one"
+
+
+@pytest.mark.parametrize(
+    ("session", "headers", "cold"),
+    [
+        ({"home": "one"}, {}, False),
+        ({"home": None}, {}, False),
+        ({"home": "two"}, {}, True),
+        ({"home": "one", "idle_seconds": COLD_SECONDS - 1}, {}, False),
+        ({"home": "one", "idle_seconds": COLD_SECONDS}, {}, True),
+        ({"home": "one"}, {REPLAN: b"1"}, True),
+        ({"home": "one"}, {REPLAN: b"0"}, False),
+    ],
+)
+def test_a_prefix_is_cold_where_no_engine_holds_it_or_the_client_says_so(
+    session: dict[str, Any], headers: dict[bytes, bytes], cold: bool
+) -> None:
+    pools = [cast(ServedPool, Pool())]
+    assert is_cold(Session("acme", "chat", "known", **session), pools, headers) is cold
