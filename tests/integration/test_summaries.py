@@ -93,6 +93,23 @@ async def test_a_record_is_written_ahead_behind_the_same_prefix_and_used_at_the_
         await running.nothing_left()
 
 
+async def test_what_a_record_stands_for_can_be_read_again_until_the_session_is_deleted(valkey: EmbeddedServer) -> None:
+    async with house(valkey.url, change=summarised(keep_original="1h")) as running:
+        for turns in (10, 13, 16):
+            await asked(running, turns)
+            await made(running)
+        assert await running.metric("kvgate_summaries_total", result="used") == 1
+        assert await running.metric("kvgate_context_violations_total") == 0
+        kept = await running.gateway.store.command("ZRANGE", "kvgate:1:{acme}:kept:one", "0", "-1")
+        assert isinstance(kept, list)
+        (handle,) = [each.decode() for each in kept if each.startswith(b"kvt_")]
+        headers = {"authorization": f"Bearer {KEY}"}
+        text = (await running.http.get(f"/artifacts/{handle}", headers=headers)).json()["content"]
+        assert talk(2)[2]["content"] in text and "[user]\nNow step 1." in text
+        assert (await running.http.delete("/sessions/one", headers=headers)).status_code == 200
+        assert (await running.http.get(f"/artifacts/{handle}", headers=headers)).status_code == 404
+
+
 async def test_it_is_charged_once_to_the_tenant_under_its_own_label(valkey: EmbeddedServer) -> None:
     async with house(valkey.url, change=summarised()) as running:
         for turns in (13, 13, 14):
