@@ -100,8 +100,7 @@ class LocalAllowance:
                     if not running:
                         del self._running[bucket]
             elif (held := self._buckets.get(bucket)) is not None:
-                dimension = terms.dimension
-                difference = used.get(dimension, 0) - grant.amounts.get(dimension, 0)
+                difference = terms.limit.parts_of(used) - terms.limit.parts_of(grant.amounts)
                 self._buckets[bucket] = replace(held, used=max(0.0, held.used + difference))
 
     def _full(self, asked: Grant, local: list[Terms], now: float, wall: float) -> Denied | None:

@@ -113,7 +113,7 @@ def denial(
         limit.dimension,
         limit.capacity,
         int(-(-used // 1)),
-        1 if limit.kind == "slots" else amounts.get(limit.dimension, 0),
+        1 if limit.kind == "slots" else limit.parts_of(amounts),
         retry_after_seconds,
         resets_at,
         owner=terms.owner.label,

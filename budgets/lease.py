@@ -9,18 +9,20 @@ from typing import Final
 
 import msgspec
 
-from budgets.limit import Dimension
+from budgets.limit import Dimension, weighed
 from budgets.scope import Standing, Terms
 
 Amounts = Mapping[Dimension, int]
-"""Parts by dimension (`budgets.limit.PARTS`); a dimension that is left out is 0."""
+"""Parts by dimension (`budgets.limit.PARTS`); a dimension that is left out is 0.
+
+Weighted tokens follow from the others."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 def asked(id: str, lease_us: int, grace_us: int, standing: Standing, amounts: Amounts, most: Amounts | None) -> bytes:
     """For the script that reserves: the prompt's tokens, what is taken, and what strict limits are asked for.
 
-    In MessagePack, the latter two as lists in the order of `standing.dimensions`.
+    In MessagePack, the latter two as lists as `in_order` gives them.
     """
     taken = in_order(standing, amounts)
     prompt = amounts.get("prefill_tokens", 0) + amounts.get("cached_tokens", 0)
@@ -39,11 +41,14 @@ def used(id: str, made: int, grace_us: int, standing: Standing, amounts: Amounts
 
 
 def in_order(standing: Standing, amounts: Amounts) -> list[int]:
-    """The amounts in the order of `standing.dimensions`."""
-    return [amounts.get(dimension, 0) for dimension in standing.dimensions]
+    """The amounts in the order of `standing.dimensions`, and behind them one for each of `standing.weights`."""
+    listed = [amounts.get(dimension, 0) for dimension in standing.dimensions]
+    if standing.weights:
+        listed += [weighed(weights, amounts) for weights in standing.weights]
+    return listed
 
 
 def taken(terms: Terms, amounts: Amounts, most: Amounts | None) -> int:
     """Micro-units that a limit is asked for."""
     wanted = most if most is not None and terms.limit.hardness == "strict" else amounts
-    return wanted.get(terms.dimension, 0) * terms.scale
+    return terms.limit.parts_of(wanted) * terms.scale

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from budgets.weights import USUAL, WEIGHT_PARTS, Weights
 from budgets.window import ABOUT_SECONDS, Period
 
 Dimension = Literal[
@@ -20,6 +21,7 @@ Dimension = Literal[
     "cached_tokens",
     "decode_tokens",
     "total_tokens",
+    "weighted_tokens",
     "kv_read_bytes",
     "kv_byte_seconds",
     "gpu_seconds",
@@ -36,12 +38,12 @@ OnStoreError = Literal["open", "closed", "local"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 COSTS: frozenset[Dimension] = frozenset(("kv_byte_seconds", "gpu_seconds", "money", "network_bytes"))
 """What a call costs beside its tokens: it depends on where it ran, how long it took, and how it was answered."""
-GROWING: frozenset[Dimension] = COSTS.union(("decode_tokens", "total_tokens", "kv_read_bytes"))
+GROWING: frozenset[Dimension] = COSTS.union(("decode_tokens", "total_tokens", "weighted_tokens", "kv_read_bytes"))
 """What grows while a reply is generated."""
 LARGE: frozenset[Dimension] = COSTS.union(("kv_read_bytes",))
 """What is counted in parts so small that the ledger needs none smaller."""
-PARTS: Mapping[Dimension, int] = {"gpu_seconds": 1_000_000, "money": 1_000_000_000}
-"""Parts in a unit, where they are not the same: microseconds of a GPU, billionths of the currency."""
+PARTS: Mapping[Dimension, int] = {"gpu_seconds": 1_000_000, "money": 1_000_000_000, "weighted_tokens": WEIGHT_PARTS}
+"""Parts in a unit, where they are not the same: microseconds of a GPU, billionths of the currency, thousandths."""
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,127}$"
 
 
@@ -57,17 +59,19 @@ class Limit(BaseModel):
     """`amount` parts of `dimension` every `per_seconds`, `burst` of them at once (None: one whole amount); or in each
     calendar window, such as `every` day in `time_zone`; or at once.
 
-    `model` None: calls of every model count. `elastic`: what is expected is reserved and what was used is charged, so
-    calls in flight may end above the limit; `strict`: the most that a call can use is reserved. `on_exceed` says what
-    becomes of a stream for which there is no more: it goes on, or it ends. `status` is what is answered when a quota is
-    spent. `on_store_error` says what happens while the ledger cannot be reached: let pass, refuse, or a bounded local
-    allowance. A limit in shadow is counted and reported but refuses nothing.
+    `weights` are of weighted tokens; None: the usual. `model` None: calls of every model count. `elastic`: what is
+    expected is reserved and what was used is charged, so calls in flight may end above the limit; `strict`: the
+    most that a call can use is reserved. `on_exceed` says what becomes of a stream for which there is no more: it
+    goes on, or it ends. `status` is what is answered when a quota is spent. `on_store_error` says what happens
+    while the ledger cannot be reached: let pass, refuse, or a bounded local allowance. A limit in shadow is counted
+    and reported but refuses nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     dimension: Dimension
+    weights: Weights | None = None
     model: str | None = Field(default=None, pattern=MODEL_NAME)
     amount: PositiveInt
     per_seconds: PositiveFloat | None = None
@@ -92,6 +96,8 @@ class Limit(BaseModel):
             raise ValueError("burst is of rates only; leave it out")
         if self.time_zone != "UTC" and self.every not in ("day", "week", "month"):
             raise ValueError("time_zone is of quotas of a day, week or month only; leave it out")
+        if self.weights is not None and self.dimension != "weighted_tokens":
+            raise ValueError("weights are of weighted_tokens only; leave them out, or limit those")
         if self.status != 429 and self.every is None:
             raise ValueError("status is of quotas only; leave it out")
         if self.hardness == "strict" and self.dimension in ("requests", "concurrent_calls"):
@@ -107,6 +113,16 @@ class Limit(BaseModel):
         if self.dimension == "concurrent_calls":
             return "slots"
         return "rate" if self.every is None else "quota"
+
+    @property
+    def weighing(self) -> Weights | None:
+        """What tokens of each kind count for; None: it counts a dimension as it is."""
+        return (self.weights or USUAL) if self.dimension == "weighted_tokens" else None
+
+    def parts_of(self, amounts: Mapping[Dimension, int]) -> int:
+        """What a call that uses these amounts counts for; a dimension that is left out is 0."""
+        weights = self.weighing
+        return amounts.get(self.dimension, 0) if weights is None else weighed(weights, amounts)
 
     @cached_property
     def label(self) -> str:
@@ -133,6 +149,12 @@ class Limit(BaseModel):
         if self.every is not None:
             return self.amount / ABOUT_SECONDS[self.every]
         return self.amount / self.per_seconds if self.per_seconds else 0.0
+
+
+def weighed(weights: Weights, amounts: Mapping[Dimension, int]) -> int:
+    """Parts that a call's tokens count for."""
+    kinds: tuple[Dimension, ...] = ("prefill_tokens", "cached_tokens", "decode_tokens")
+    return weights.of(*[amounts.get(kind, 0) for kind in kinds])
 
 
 def units(dimension: Dimension, parts: int) -> int | float:

@@ -12,8 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from budgets.limit import LARGE, Dimension, Limit
+from budgets.limit import LARGE, PARTS, Dimension, Limit
 from budgets.script import Known
+from budgets.weights import Weights
 from budgets.window import Window, window
 
 MICRO = 1_000_000
@@ -90,7 +91,7 @@ class Standing:
     """The terms of a scope from one moment to the next change of a window, made ready for the scripts.
 
     `packed`: what they are told of each limit, in MessagePack, and `known` for a store that has been told;
-    `dimensions`: in which order a call's amounts are told.
+    `dimensions`: in which order a call's amounts are told; behind them come those of `weights`.
     """
 
     terms: tuple[Terms, ...]
@@ -100,6 +101,7 @@ class Standing:
     until_seconds: float
     dimensions: tuple[Dimension, ...]
     known: Known
+    weights: tuple[Weights, ...] = ()
     _told_at: list[float] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
@@ -110,9 +112,14 @@ class Standing:
         terms += tuple([Terms.of(limit, owner, now_seconds) for limit, owner in pairs])
         windows = [each.window for each in terms if each.window is not None]
         slots = [f"{scope.space}:slots:{each.bucket}" for each in terms if each.limit.kind == "slots"]
-        dimensions = tuple(dict.fromkeys(each.dimension for each in terms if each.limit.kind != "slots"))
-        places = {dimension: place for place, dimension in enumerate(dimensions, 1)}
-        rows = [(*each.told, places.get(each.dimension, 0), each.dimension in SHOWN, stays(each)) for each in terms]
+        measures = dict.fromkeys(each.limit.weighing or each.dimension for each in terms if each.limit.kind != "slots")
+        weights = tuple([each for each in measures if isinstance(each, Weights)])
+        dimensions = tuple([each for each in measures if not isinstance(each, Weights)])
+        places = {measure: place for place, measure in enumerate((*dimensions, *weights), 1)}
+        at = [places.get(each.limit.weighing or each.dimension, 0) for each in terms]
+        rows = [
+            (*each.told, place, each.dimension in SHOWN, stays(each)) for each, place in zip(terms, at, strict=True)
+        ]
         packed = msgspec.msgpack.encode([*zip(*rows, strict=True)])  # as columns: few tables for a script to make
         return cls(
             terms,
@@ -122,6 +129,7 @@ class Standing:
             min((each.ends_at for each in windows), default=float("inf")),
             dimensions,
             Known.of(packed),
+            weights,
         )
 
     def told(self, now_seconds: float) -> bytes:
@@ -193,10 +201,18 @@ class Scope:
 
 
 def stays(terms: Terms) -> int:
-    """What of a call whose worker died is charged, as the scripts want it: 0 nothing, 1 all of it, 2 the prompt."""
+    """What of a call whose worker died is charged, as the scripts want it: 0 nothing, 1 all of it, else the prompt.
+
+    Of that as many parts for each token as this is above 1.
+    """
+    if (weights := terms.limit.weighing) is not None:
+        return 1 + weights.prefill if weights.prefill else 0
     return 2 if terms.dimension == "total_tokens" else 0 if terms.dimension in FORGIVEN else 1
 
 
 def scale_of(limit: Limit) -> int:
-    """Micro-units in a part. Bytes and the like are small enough, and numbers in scripts are exact to 2^53 only."""
-    return 1 if limit.kind == "slots" or limit.dimension in LARGE else MICRO
+    """Micro-units in a part: a million in a token, whole or weighted.
+
+    Bytes and the like are small enough, and numbers in scripts are exact to 2^53 only.
+    """
+    return 1 if limit.kind == "slots" or limit.dimension in LARGE else MICRO // PARTS.get(limit.dimension, 1)

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from budgets.limit import PARTS, Limit
+from budgets.weights import MOST, WEIGHT_PARTS, Weights
 from config.section import NamedSection, Section
 from config.soft import Positive, Priority, Soft
 from config.units import (
@@ -15,6 +16,7 @@ from config.units import (
     DURATION_EXPECTED,
     MONEY_EXPECTED,
     SIZE_EXPECTED,
+    WEIGHT_EXPECTED,
     Count,
     Duration,
     Size,
@@ -22,6 +24,7 @@ from config.units import (
     parse_duration,
     parse_money,
     parse_size,
+    parse_weight,
     plain_numbers,
 )
 from policies.policy import Policy
@@ -64,6 +67,8 @@ def amount_of(value: object, dimension: object) -> int:
             return round(parse_duration(value) * PARTS["gpu_seconds"])
         case "money":
             return parse_money(value)
+        case "weighted_tokens":
+            return parse_count(value) * PARTS["weighted_tokens"]
         case _:
             return parse_count(value)
 
@@ -75,12 +80,33 @@ def _amount(value: object, info: ValidationInfo) -> int:
 Amount = Annotated[int, BeforeValidator(_amount), Field(gt=0), WithJsonSchema(AMOUNT_SCHEMA)]
 
 
+def _weight(value: object) -> int:
+    return parse_weight(value, WEIGHT_PARTS)
+
+
+WrittenWeight = Annotated[
+    int,
+    BeforeValidator(_weight),
+    Field(ge=0, le=MOST),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MOST // WEIGHT_PARTS, "description": WEIGHT_EXPECTED}),
+]
+
+
+class TokenWeights(Weights):
+    """What tokens count for, as the file writes it: 1 is a token."""
+
+    prefill: WrittenWeight = WEIGHT_PARTS
+    cached: WrittenWeight = WEIGHT_PARTS // 10
+    decode: WrittenWeight = WEIGHT_PARTS
+
+
 class Budget(Limit):
     """A limit as the file writes it: a count, a size, a duration or money, and a time, in people's units."""
 
     amount: Amount
     per_seconds: Annotated[Duration, Field(gt=0)] | None = Field(default=None, alias="per")
     burst: Amount | None = None
+    weights: TokenWeights | None = None
 
 
 Policies = Annotated[tuple[Policy, ...], BeforeValidator(plain_numbers)]

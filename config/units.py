@@ -34,6 +34,7 @@ COUNT_EXPECTED = "a count such as 200, 32k (32,000) or 32Ki (32,768)"
 SIZE_EXPECTED = "a size in bytes such as 500kB, 2TB or 64MiB, or a number of bytes"
 SHARE_EXPECTED = "a share such as 80%, or a number between 0 and 1"
 MONEY_EXPECTED = "an amount of money such as 12, 2.49 or 0.15, with at most nine decimals"
+WEIGHT_EXPECTED = "a weight from 0 to 100, such as 1, 0.1 or 2.5, with at most three decimals"
 NANOS = 10**9
 """Money is kept in billionths of whatever currency all prices of a file are in."""
 
@@ -73,6 +74,14 @@ def parse_money(value: object) -> int:
     if (number := _number(value)) is None or (nanos := number * NANOS) != int(nanos):
         raise ValueError(f"expected {MONEY_EXPECTED}")
     return int(nanos)
+
+
+def parse_weight(value: object, parts: int) -> int:
+    """A weight in so many parts of 1; `ValueError` for anything that is no number from 0 to 100 or is finer."""
+    number = _number(value)
+    if number is None or not 0 <= number <= 100 or (whole := number * parts) != int(whole):
+        raise ValueError(f"expected {WEIGHT_EXPECTED}")
+    return int(whole)
 
 
 def plain_numbers(part: object) -> object:

@@ -129,7 +129,7 @@ def judge(
 def _judged(account: Account, taken: Amounts, ceiling: Amounts | None, now: float) -> Judged:
     limit = account.terms.limit
     amounts = ceiling if ceiling is not None and limit.hardness == "strict" else taken
-    parts = 1 if limit.kind == "slots" else amounts.get(limit.dimension, 0)
+    parts = 1 if limit.kind == "slots" else limit.parts_of(amounts)
     return Judged(account, parts, wait_seconds(account, parts, now))
 
 
@@ -167,9 +167,16 @@ def row(judged: Judged) -> Mapping[str, object]:
         "holds": limit.capacity,
         "remaining": account.remaining,
     }
-    named = {"limit": limit.label, "of": account.terms.owner.label, "dimension": limit.dimension}
+    named = {"limit": limit.label, "of": account.terms.owner.label, "dimension": counts(limit)}
     passes = waiting(judged) + (" (shadow)" if limit.mode == "shadow" else "")
     return named | {name: units(limit.dimension, parts) for name, parts in amounts.items()} | {"passes": passes}
+
+
+def counts(limit: Limit) -> str:
+    """What a limit counts; of weighted tokens also for how much."""
+    if limit.weighing is None:
+        return limit.dimension
+    return f"{limit.dimension} ({', '.join(f'{kind} {weight:g}' for kind, weight in limit.weighing.told.items())})"
 
 
 def waiting(judged: Judged) -> str:

@@ -56,5 +56,5 @@ class Outstanding:
         if terms.limit.kind == "slots":
             return 1
         if terms.limit.hardness == "strict":
-            return (grant.most or grant.amounts).get(terms.dimension, 0)
-        return sum(each.get(terms.dimension, 0) for each in (grant.amounts, *self._more.get(grant.id, ())))
+            return terms.limit.parts_of(grant.most or grant.amounts)
+        return sum(map(terms.limit.parts_of, (grant.amounts, *self._more.get(grant.id, ()))))

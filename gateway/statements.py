@@ -69,7 +69,8 @@ async def stated(store: Store, scope: Scope) -> tuple[Account, ...]:
 def line(account: Account) -> dict[str, object]:
     """One limit as JSON."""
     limit = account.terms.limit
-    return {
+    weights = {} if limit.weighing is None else {"weights": limit.weighing.told}
+    return weights | {
         "object": "limit",
         "name": limit.label,
         "scope": account.terms.owner.label,

@@ -5,7 +5,7 @@
 -- The terms are MessagePack, eleven lists of what is said of each limit: its bucket, kind, capacity, two numbers,
 -- whether it refuses, whether it is strict, micro-units in a unit, the place of its dimension in lists of a call's
 -- amounts (whole units), whether callers are told how the tightest limit of this dimension stands, and what of an amount
--- stays charged if nobody settles (0: nothing, 1: all of it, 2: the prompt).
+-- stays charged if nobody settles (0: nothing, 1: all of it, 1 + p: the prompt, of which each token counts for p units).
 --   r (rate):   the numbers are what flows back and in how many us
 --   q (quota):  the numbers are when its window begins and ends, us since 1970; nothing flows back
 --   c (calls):  a sorted set of lease ids by deadline; what has run out does not count

@@ -73,7 +73,7 @@ if refused == 0 then
       if l.strict[n] then
         kept = amount
       elseif stays ~= 1 then
-        kept = stays == 0 and 0 or min(amount, prompt * l.scale[n])
+        kept = stays == 0 and 0 or min(amount, prompt * (stays - 1) * l.scale[n])
       end
       lease[#lease + 1] = format(amount < EXACT and '%s %d %d' or '%s %.0f %.0f', l.name[n], amount, kept)
     else

@@ -52,7 +52,7 @@ async def counters(running: House, tenant: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for field, value in zip(stored[::2], stored[1::2], strict=True):
         dimension = field.decode().split(":")[1]
-        scale = 1 if dimension in AMOUNTS else PARTS
+        scale = 1 if dimension in AMOUNTS else PARTS // 1000 if dimension == "weighted_tokens" else PARTS
         found[dimension] += int(value.split()[0]) // scale
     return found
 
@@ -69,7 +69,9 @@ def charged(records: list[Record]) -> Counter[str]:
     for record in records:
         for dimension, field in FIELDS.items():
             sums[dimension] += getattr(record, field)
-    sums["total_tokens"] = sum(sums[kind] for kind in ("prefill_tokens", "cached_tokens", "decode_tokens"))
+    prefill, cached, decode = (sums[kind] for kind in ("prefill_tokens", "cached_tokens", "decode_tokens"))
+    sums["total_tokens"] = prefill + cached + decode
+    sums["weighted_tokens"] = 1000 * prefill + 100 * cached + 1000 * decode
     return sums
 
 
