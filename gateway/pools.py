@@ -86,7 +86,7 @@ class ServedPool:
     def learned(self, features: pools.Features) -> None:
         """The engines turned out to take less than was declared: what goes to them from now on keeps to that.
 
-        A configuration that is put into force anew begins with what it declares.
+        A pool that changes in the configuration is made anew, and begins with what it declares.
         """
         if self.features != features:
             self.features = features

@@ -16,10 +16,13 @@ import pytest
 from budgets.ledger import Amounts, Grant, Scope, extending, reserve, settle
 from budgets.limit import Dimension, Limit
 from budgets.scope import Owner, Terms
+from budgets.weights import Weights
 from gateway.store import Store
 
 SPACE = "kvgate:1:{group}"
 NEVER = 1e12  # seconds until a rate flows back: never, here
+
+UNEVEN = Weights(prefill=701, cached=33, decode=2_345)
 
 SHARED = (
     Limit(name="day", dimension="total_tokens", amount=9_000, every="day", time_zone="Europe/Paris"),
@@ -31,6 +34,15 @@ OWN = (
     Limit(name="reads", dimension="kv_read_bytes", amount=10**13, every="month", mode="shadow"),
     Limit(name="month", dimension="decode_tokens", amount=3_000, every="month", hardness="strict"),
     Limit(name="lanes", dimension="concurrent_calls", amount=5),
+    Limit(name="work", dimension="weighted_tokens", amount=9_000_000, every="day"),
+    Limit(
+        name="most-work",
+        dimension="weighted_tokens",
+        amount=20_000_000,
+        every="month",
+        hardness="strict",
+        weights=UNEVEN,
+    ),
 )
 
 
@@ -44,10 +56,11 @@ def scope(tenant: str) -> Scope:
 SCOPES = {tenant: scope(tenant) for tenant in ("a", "b")}
 
 
-def amounts(prompt: int, decode: int) -> Amounts:
+def amounts(prompt: int, decode: int, cached: int = 0) -> Amounts:
     return {
         "requests": 1,
-        "prefill_tokens": prompt,
+        "prefill_tokens": prompt - cached,
+        "cached_tokens": cached,
         "decode_tokens": decode,
         "total_tokens": prompt + decode,
         "kv_read_bytes": 1000 * prompt * decode,
@@ -68,19 +81,22 @@ class Call:
     def charged(self, terms: Terms) -> int:
         """What its part of a bucket must be."""
         if self.state == "settled":
-            units = self.used[terms.dimension]
+            units = terms.limit.parts_of(self.used)
         elif terms.limit.hardness == "strict":
-            units = self.most[terms.dimension]
+            units = terms.limit.parts_of(self.most)
         elif self.state == "runs":
-            units = self.expected[terms.dimension] + self.more[terms.dimension]
+            units = terms.limit.parts_of(self.expected) + terms.limit.parts_of(self.more)
         else:
-            units = self.stays(terms.dimension) + self.more[terms.dimension]
+            units = self.stays(terms.limit) + terms.limit.parts_of(self.more)
         return units * terms.scale
 
-    def stays(self, dimension: Dimension) -> int:
+    def stays(self, limit: Limit) -> int:
         """What is charged of what was expected: the request and its prompt, nothing that was yet to be generated."""
+        dimension, prompt = limit.dimension, self.expected["prefill_tokens"]
+        if limit.weighing is not None:
+            return limit.weighing.of(prompt, 0, 0)
         if dimension == "total_tokens":
-            return self.expected["prefill_tokens"]
+            return prompt
         return 0 if dimension in ("decode_tokens", "kv_read_bytes") else self.expected[dimension]
 
 
@@ -129,7 +145,8 @@ class Play:
     async def end(self, call: Call) -> None:
         most = call.most
         prompt = self.generator.randint(0, most["prefill_tokens"])
-        call.used = amounts(prompt, self.generator.randint(0, most["decode_tokens"]))
+        cached = self.generator.randint(0, prompt)
+        call.used = amounts(prompt, self.generator.randint(0, most["decode_tokens"]), cached)
         results = await asyncio.gather(*(settle(self.store.run, call.grant, call.used) for _ in range(2)))
         assert sorted(results) == [False, True], "settled once, however often"
         call.state = "settled"

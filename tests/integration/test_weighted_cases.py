@@ -19,9 +19,9 @@ from gateway.embedded import EmbeddedServer
 from gateway.explain_limits import explanation
 from gateway.limit_desk import LimitDesk, Place
 from gateway.store import Store
-from tests.house import Change, House, configured, gateway
+from tests.house import Change, House, configured, events, gateway
 from tests.integration.test_ledger import pass_time
-from tests.upstream import DONE, frame, streams, upstream
+from tests.upstream import CHUNKED, DONE, chunk, frame, stalls_after, streams, upstream
 
 SLOW: Mapping[str, Any] = {"per": "1000000d"}
 WEIGHTED: Mapping[str, Any] = {"name": "weighted", "dimension": "weighted_tokens", "amount": "1g", **SLOW}
@@ -95,6 +95,24 @@ async def test_a_refusal_tells_weighted_tokens_in_tokens(valkey: EmbeddedServer)
             188.7,
         )
         assert 20 < error["requested"] < 200
+
+
+async def test_a_stream_ends_when_its_weighted_tokens_are_used_up(valkey: EmbeddedServer) -> None:
+    """Each generated token counts for fifty: what a stream takes on its way is weighted as what it is charged."""
+    heavy = {"name": "heavy", "dimension": "weighted_tokens", "amount": 1_000, **SLOW, "on_exceed": "stop"}
+    limit = heavy | {"weights": {"decode": 50}}
+    async with (
+        upstream(stalls_after(CHUNKED, *(chunk(frame("w")) for _ in range(30)))) as up,
+        gateway({"any": {"one": up.url}}, valkey.url, budgets(limit)) as running,
+    ):
+        answer = await running.chat(stream=True)
+        *_, end = [json.loads(event) for event in events(answer.text)[:-1]]
+        assert end["choices"][0]["finish_reason"] == "length"
+        assert end["kvgate"] == {"stopped_by": "heavy", "dimension": "weighted_tokens"}
+        await running.nothing_left()
+        prompt = await running.metric("kvgate_tokens_total", kind="prefill")
+        decode = await running.metric("kvgate_tokens_total", kind="decode")
+        assert await thousandths(running, "heavy") == 1_000 * prompt + 50_000 * decode
 
 
 async def test_an_engine_that_does_not_report_what_was_cached_is_taken_to_have_computed_it(
