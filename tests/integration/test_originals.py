@@ -37,6 +37,12 @@ def keeping(data: dict[str, Any], **session: Any) -> None:
     data["tiers"]["standard"] |= {"policies": [policy], "session": session}
 
 
+def unlimited(data: dict[str, Any]) -> None:
+    """Budgets are SET too, and a session is not read without them."""
+    keeping(data)
+    data["tiers"]["standard"]["budgets"] = []
+
+
 def tight(data: dict[str, Any]) -> None:
     keeping(data, stored_bytes=len(LONG) * 3 // 2)
 
@@ -246,7 +252,7 @@ async def test_an_original_that_cannot_be_written_is_not_promised(
     await store.command("ACL", "SETUSER", "reader", "reset", "on", ">pw", "~*", "+@all", "-set")
     try:
         url = valkey.url.replace("unix://", "unix://reader:pw@")
-        async with gateway({"any": {"one": up.url}}, url, keeping) as house:
+        async with gateway({"any": {"one": up.url}}, url, unlimited) as house:
             await asked(house, START, session_id="chat")
             assert not handles(up.requests[0].body) and b"not recoverable" in up.requests[0].body
             assert await house.metric("kvgate_originals_total", outcome="refused") == 1
