@@ -17,7 +17,8 @@ from gateway.dialects.openai_embeddings import OpenAIEmbeddings
 from gateway.errors import ContextTooLong
 from gateway.forecast import Forecast
 from gateway.metrics import Metrics
-from gateway.service import Service, capped
+from gateway.service import Service
+from gateway.tier_policies import capped
 from policies.cap_context import CapContext
 from policies.edit import DropMessages, ReplaceText
 from policies.policy import Policy
