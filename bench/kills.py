@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -67,7 +67,8 @@ class Process:
         assert self.child is not None
         for pid in children(self.child.pid):
             if b"gateway" in command_of(pid):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.child.close(PATIENCE_SECONDS)
 
     def close(self) -> None:
@@ -319,7 +320,11 @@ def children(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    """The command line of a process; nothing of one that has ended since it was seen."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def free_port() -> int:
