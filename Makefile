@@ -42,8 +42,8 @@ bench-context: $(STAMP) ## Replay sessions through the context policies: what th
 	@$(BIN)/python -m bench.context $(ARGS)
 
 soak: $(STAMP) ## Ten minutes of load with faults, then 1,000 schedules of kills (MINUTES=, SCHEDULES=)
-	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10)
-	$(BIN)/python -m bench.kills --schedules $(or $(SCHEDULES),1000)
+	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10); soaked=$$?; \
+	$(BIN)/python -m bench.kills --schedules $(or $(SCHEDULES),1000) && exit $$soaked
 
 test-vllm: $(STAMP) ## The same conversations against a real vLLM on this machine's CPU (installs it; slow)
 	PYTHON=$(abspath $(BIN)/python) bash tests/vllm/run.sh
