@@ -14,6 +14,7 @@ from gateway.counting import Counter
 from gateway.dialects.base import Dialect
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.dialects.openai_completions import OpenAICompletions
+from gateway.dialects.openai_embeddings import OpenAIEmbeddings
 from gateway.errors import InvalidRequest, ModelNotFound
 from gateway.forecast import Forecast
 from gateway.metrics import Metrics
@@ -62,13 +63,17 @@ class _Shape(msgspec.Struct):
 
     messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     prompt: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 def dialect_of(body: bytes) -> Dialect:
-    """A completion if the body has a prompt and no messages, else chat, whose parser says what is wrong."""
+    """By what the body has of messages, a prompt, an input, in this order; else chat, whose parser says what is wrong."""
     try:
         shape = msgspec.json.decode(body, type=_Shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return OpenAIChat()
-    is_prompt = shape.messages is msgspec.UNSET and shape.prompt is not msgspec.UNSET
-    return OpenAICompletions() if is_prompt else OpenAIChat()
+    if shape.messages is not msgspec.UNSET:
+        return OpenAIChat()
+    if shape.prompt is not msgspec.UNSET:
+        return OpenAICompletions()
+    return OpenAIChat() if shape.input is msgspec.UNSET else OpenAIEmbeddings()

@@ -45,6 +45,19 @@ def test_a_key_from_standard_input_is_explained(kvgate: Kvgate, request_file: Pa
     assert KEY not in text and "launch" not in text
 
 
+@pytest.mark.parametrize(
+    ("body", "generated"), [({"input": ["Hello", "you"]}, 0), ({"prompt": ["a", "b"], "max_tokens": 9, "n": 2}, 36)]
+)
+def test_embeddings_and_completions_are_explained_as_well(
+    kvgate: Kvgate, tmp_path: Path, body: dict[str, Any], generated: int
+) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps({"model": "demo"} | body))
+    told = json.loads(done(kvgate("explain", file, "--tenant", "acme", "--json")))
+    assert told["head"][1].endswith(f" prompt tokens, {generated} generated")
+    assert told["limits"][0]["asks"] > generated
+
+
 def test_a_key_of_the_store_from_the_environment_or_a_name(
     kvgate: Kvgate, request_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
