@@ -107,41 +107,33 @@ def _upper(bin: int) -> int:
 class Ask(msgspec.Struct, frozen=True):
     """What a request says about its size.
 
-    `content_bytes` are text only; `images` counts pictures and other media. `choices` is n, `best_of` what
-    /v1/completions may generate to choose from. `generates` is false for embeddings.
+    `content_bytes` are those of all `prompts` together, `sequences` how many replies an engine may compute for them.
+    `generates` is false for embeddings.
     """
 
     content_bytes: int
-    images: int = 0
-    choices: int = 1
-    best_of: int | None = None
+    prompts: int = 1
+    sequences: int = 1
     max_tokens: int | None = None
     generates: bool = True
 
-    @property
-    def sequences(self) -> int:
-        """How many replies the engine computes."""
-        return max(1, self.choices, self.best_of or 1)
-
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What the tier and the model allow: tokens of a prompt as sent, tokens of one reply; None: no bound.
+    """What the tier and the model allow: tokens of one prompt as sent, tokens of one reply; None: no bound.
 
-    `tokens_per_image` is what most engines make of a picture; `usual_reply_tokens` stands in until there is
-    something to learn from.
+    `usual_reply_tokens` stands in until there is something to learn from.
     """
 
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
-    tokens_per_image: int = 1_024
     usual_reply_tokens: int = 512
 
 
 def estimate(ask: Ask, ratio: LearnedRatio, reply: Quantile, bounds: Bounds) -> Usage:
     """Prompt and generated tokens to reserve. `reply` is learned from single replies."""
-    prompt = ratio.estimate(ask.content_bytes) + ask.images * bounds.tokens_per_image
+    prompt = ratio.estimate(ask.content_bytes)
     if bounds.prompt_tokens is not None:
-        prompt = min(prompt, bounds.prompt_tokens)
+        prompt = min(prompt, bounds.prompt_tokens * ask.prompts)
     return Usage.estimated(prompt, _decode_tokens(ask, reply, bounds))
 
 
@@ -152,4 +144,4 @@ def _decode_tokens(ask: Ask, reply: Quantile, bounds: Bounds) -> int:
     for most in (ask.max_tokens, bounds.reply_tokens):
         if most is not None:
             expected = min(expected, max(0, most))
-    return expected * ask.sequences
+    return expected * max(1, ask.sequences)

@@ -122,7 +122,7 @@ class Books:
         self.outstanding.opened(found)
         self._noting.granted(found, passed)
         sent_before = 0 if memory is None else session.known_messages if recalled is None else recalled.messages
-        prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.choices))
+        prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.sequences))
         keeping = service.keeping if session.status != "unread" else NOTHING
         cold = bool(sent_before) and memory is not EMPTY and is_cold(session, service.pools, headers)
         known = Known(

@@ -43,7 +43,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """One request in neutral form.
 
     `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
-    their raw JSON values. `content_bytes` bounds the tokens of all prompts from above (a token is at least one byte),
+    their raw JSON values. `choices` come back for all prompts together, and an engine may compute `sequences` to choose
+    from. `content_bytes` bounds the tokens of all prompts from above (a token is at least one byte),
     `prompt_bytes` those of the longest one. `largest_output_bytes` is the largest message that may be a tool's output.
     `overhead` is text outside the messages, `overhead_tokens` what came as token ids; of several `prompts`, each run on
     its own, those of the longest. `mended` places of the body held lone surrogates, which no engine takes.
@@ -63,6 +64,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     overhead_tokens: int = 0
     max_tokens: int | None = None
     choices: int = 1
+    sequences: int = 1
     prompts: int = 1
     generates: bool = True
     present: Mapping[str, bytes] = msgspec.field(default_factory=dict)

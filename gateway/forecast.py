@@ -61,7 +61,8 @@ class Forecast:
         """What to reserve for a call before anything is counted."""
         ask = Ask(
             call.content_bytes,
-            choices=call.choices,
+            prompts=call.prompts,
+            sequences=call.sequences,
             max_tokens=generated_limit(call, service.caller.may.max_tokens),
             generates=call.generates,
         )
@@ -71,9 +72,9 @@ class Forecast:
     def asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
         expected = self.usage(call, service)
-        ceiling = service.amounts(most(call, service), call.choices, call.prompts) if service.strict else None
+        ceiling = service.amounts(most(call, service), call.sequences, call.prompts) if service.strict else None
         taken = expected if call.stream or not service.grows else self.sure(call, service, expected)
-        return expected, service.amounts(taken, call.choices, call.prompts), ceiling
+        return expected, service.amounts(taken, call.sequences, call.prompts), ceiling
 
     def sure(self, call: Call, service: Service, expected: Usage) -> Usage:
         """What to reserve for an answer that cannot ask for more on its way: what 99 in 100 keep to."""
@@ -82,7 +83,7 @@ class Forecast:
             return expected
         limit = generated_limit(call, service.caller.may.max_tokens)
         tail = known.tail if limit is None else min(known.tail, limit)
-        return Usage.estimated(expected.prompt_tokens, max(expected.decode_tokens, tail * max(1, call.choices)))
+        return Usage.estimated(expected.prompt_tokens, max(expected.decode_tokens, tail * max(1, call.sequences)))
 
     def known_tokens(self, call: Call, service: Service, known_messages: int) -> int:
         """Estimated tokens of the first messages, which the session's home has seen before."""
@@ -114,12 +115,15 @@ class Forecast:
 
 
 def most(call: Call, service: Service) -> Usage:
-    """The most a call can use, for strict limits: a token is at least a byte, and a reply ends at its limit."""
+    """The most a call can use, for strict limits: a token is at least a byte, and a reply ends at its limit.
+
+    Of several prompts only the longest is counted, so only what they are in bytes is certain of all together.
+    """
     prompt = call.content_bytes + call.overhead_tokens + TEMPLATE_TOKENS * (len(call.messages) + 1)
-    if service.bounds.prompt_tokens is not None:
+    if service.bounds.prompt_tokens is not None and call.prompts == 1:
         prompt = min(prompt, service.bounds.prompt_tokens)
     limit = generated_limit(call, service.caller.may.max_tokens) or 0
-    return Usage.estimated(prompt, limit * max(1, call.choices) if call.generates else 0)
+    return Usage.estimated(prompt, limit * max(1, call.sequences) if call.generates else 0)
 
 
 def demands(service: Service, expected: Expected, session: str | None, home: str | None) -> list[Demand]:

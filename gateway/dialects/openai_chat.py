@@ -70,6 +70,7 @@ class OpenAIChat(OpenAIDialect):
         overhead = bytes(chat.tools)
         sizes = [countable_bytes(message) for message in messages]
         content_bytes = sum(sizes) + len(overhead)
+        choices = choices_of(chat)
         return Call(
             dialect=self,
             body=body,
@@ -83,7 +84,8 @@ class OpenAIChat(OpenAIDialect):
             largest_output_bytes=largest_output(messages, sizes),
             overhead=overhead,
             max_tokens=limit_of(chat),
-            choices=choices_of(chat),
+            choices=choices,
+            sequences=choices,
             present=present(body, chat, outside(body, messages)),
             hints=hints_of(chat),
         )

@@ -42,6 +42,7 @@ class OpenAICompletions(OpenAIDialect):
         prompts = prompts_of(prompt)
         longest = max(prompts, key=len)
         text, ids = countable(longest)
+        choices = choices_of(completion)
         return Call(
             dialect=self,
             body=body,
@@ -55,7 +56,8 @@ class OpenAICompletions(OpenAIDialect):
             overhead=text,
             overhead_tokens=ids,
             max_tokens=limit_of(completion),
-            choices=max(choices_of(completion), _best_of(completion)) * len(prompts),
+            choices=choices * len(prompts),
+            sequences=max(choices, _best_of(completion)) * len(prompts),
             present=present(body, completion),
             hints=hints_of(completion),
         )

@@ -64,6 +64,22 @@ async def test_every_route_that_costs_an_engine_is_counted(valkey: EmbeddedServe
         assert unknown.status_code == 404
 
 
+@pytest.mark.parametrize(("path", "field"), [("/completions", "prompt"), ("/embeddings", "input")])
+async def test_a_list_of_prompts_is_no_way_around_a_strict_limit(valkey: EmbeddedServer, path: str, field: str) -> None:
+    """The limit of a context is one of each prompt, so it says nothing of what many of them come to."""
+    hard = {"name": "hard", "dimension": "total_tokens", "amount": 3_000, "every": "day", "hardness": "strict"}
+
+    def change(data: dict[str, Any]) -> None:
+        budgets(hard)(data)
+        data["tiers"]["standard"] |= {"context": {"limit_tokens": 400}, "max_tokens": {"default": 8}, "policies": []}
+
+    async with house(valkey.url, change=change) as running:
+        body = {"model": "demo", field: ["word " * 300] * 20, "max_tokens": 1}
+        answer = await running.http.post(path, json=body, headers={"authorization": "Bearer sk-test-acme"})
+        assert answer.status_code == 429, answer.text
+        assert (await running.chat()).status_code == 200
+
+
 @pytest.mark.parametrize(
     "fails",
     [

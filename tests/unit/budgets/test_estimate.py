@@ -79,10 +79,9 @@ def test_the_largest_numbers_have_a_bin() -> None:
         (Ask(100, max_tokens=-1), 0),
         (Ask(100, max_tokens=None), 300),
         (Ask(100, max_tokens=10_000), 300),
-        (Ask(100, choices=3), 900),
-        (Ask(100, choices=2, best_of=5), 1_500),
-        (Ask(100, choices=0), 300),
-        (Ask(100, max_tokens=10, choices=4), 40),
+        (Ask(100, sequences=3), 900),
+        (Ask(100, sequences=0), 300),
+        (Ask(100, max_tokens=10, sequences=4), 40),
         (Ask(100, generates=False), 0),
     ],
 )
@@ -91,10 +90,11 @@ def test_decode_is_bounded_by_what_the_call_and_the_tier_allow(ask: Ask, decode_
     assert estimate(ask, LearnedRatio(), learned, Bounds(reply_tokens=300)).decode_tokens == decode_tokens
 
 
-def test_a_picture_costs_what_it_costs_and_the_tier_bounds_the_prompt() -> None:
-    assert estimate(Ask(0, images=2), *FRESH).prefill_tokens == 2_049
+def test_the_tier_bounds_each_prompt() -> None:
     bounded = Bounds(prompt_tokens=1_500)
-    assert estimate(Ask(0, images=2), LearnedRatio(), Quantile(), bounded).prefill_tokens == 1_500
+    assert estimate(Ask(6_000), LearnedRatio(), Quantile(), bounded).prefill_tokens == 1_500
+    assert estimate(Ask(6_000, prompts=2), LearnedRatio(), Quantile(), bounded).prefill_tokens == 2_000
+    assert estimate(Ask(60_000, prompts=2), LearnedRatio(), Quantile(), bounded).prefill_tokens == 3_000
 
 
 def test_embeddings_reserve_their_input() -> None:

@@ -116,6 +116,21 @@ def test_each_prompt_of_a_list_reads_its_own_context() -> None:
     assert at.amounts(Usage.reported(100, None, 20), one.choices, one.prompts)["kv_read_bytes"] * 3 == read
 
 
+def test_replies_that_an_engine_may_choose_from_are_reserved_and_what_came_back_is_charged_and_learned() -> None:
+    """vLLM and llama.cpp take `best_of` and compute `n`; what an engine reports is what it came to."""
+    at, forecast = service(READS), Forecast()
+    call = parsed(TEXT, {"prompt": "a" * 300, "max_tokens": 100, "best_of": 5})
+    assert (call.choices, call.sequences) == (1, 5)
+    expected, amounts, _ = forecast.asked(call, at)
+    assert expected.decode_tokens == amounts["decode_tokens"] == 500
+    assert amounts["kv_read_bytes"] == 5 * kv_read_bytes(at.model.geometry, expected.prompt_tokens, 100)
+    used = Usage.reported(100, None, 90)
+    assert at.kv_read_bytes(used, call.choices, call.prompts) == kv_read_bytes(at.model.geometry, 100, 90)
+    forecast.learn(call, at, used, None)
+    again = parsed(TEXT, {"prompt": "a" * 300})
+    assert 90 <= forecast.usage(again, at).decode_tokens <= 110
+
+
 def test_an_answer_that_cannot_ask_for_more_reserves_what_nearly_all_keep_to() -> None:
     at, forecast = service(UNBOUND), Forecast()
     call = parsed(CHAT, {"messages": HELLO})

@@ -36,17 +36,18 @@ def test_how_many_prompts_there_are(prompt: object, expected: int) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, 1),
-        ({"n": 2}, 2),
-        ({"best_of": 5}, 5),
-        ({"n": 4, "best_of": 2}, 4),
-        ({"n": 2, "prompt": ["a", "b", "c"]}, 6),
-        ({"best_of": None, "n": None}, 1),
+        ({}, (1, 1)),
+        ({"n": 2}, (2, 2)),
+        ({"best_of": 5}, (1, 5)),
+        ({"n": 4, "best_of": 2}, (4, 4)),
+        ({"n": 2, "prompt": ["a", "b", "c"]}, (6, 6)),
+        ({"best_of": 2, "prompt": ["a", "b", "c"]}, (3, 6)),
+        ({"best_of": None, "n": None}, (1, 1)),
     ],
 )
-def test_choices_are_what_the_engine_computes(fields: dict[str, object], expected: int) -> None:
+def test_choices_come_back_and_sequences_may_be_computed(fields: dict[str, object], expected: tuple[int, int]) -> None:
     call = COMPLETIONS.parse(json.dumps({"model": "m", "prompt": "x"} | fields).encode())
-    assert call.choices == expected
+    assert (call.choices, call.sequences) == expected
 
 
 @pytest.mark.parametrize("best_of", [0, -1, 129, 10**9])
