@@ -67,7 +67,7 @@ class _Shape(msgspec.Struct):
 
 
 def dialect_of(body: bytes) -> Dialect:
-    """By what the body has of messages, a prompt, an input, in this order; else chat, whose parser says what is wrong."""
+    """By what the body has: messages, a prompt, an input, in this order; else chat, whose parser says what is wrong."""
     try:
         shape = msgspec.json.decode(body, type=_Shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
