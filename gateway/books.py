@@ -100,7 +100,8 @@ class Books:
             whole = await self._opening.read(sessions.loading_whole(session, chain))
             session = structs.replace(whole, originals=session.originals)
         if session is NO_SESSION and id:
-            session = Session(service.caller.tenant, id, "unread", organisation=service.caller.may.organisation)
+            organisation = service.caller.may.organisation
+            session = Session(tenant, id, "unread", organisation=organisation, unread_at=monotonic())
         memory = self._memories.of(session)
         recalled = None
         if id and (session.status == "unread" or self.recollections.unsaved):
@@ -197,7 +198,7 @@ class Books:
         limited = grant.scope.limits or entry is not None
         settling = ledger.settling(grant, amounts, entry) if limited else None
         progress = self._progress(passage, opened, used) if used is not None else None
-        saving = sessions.saving(opened.session, progress, service.session_limits) if progress is not None else None
+        saving = _saving(opened.session, progress, service.session_limits) if progress is not None else None
         try:
             saved = await self._closed(settling, saving, service.caller)
             if saved is not None and progress is not None:
@@ -220,13 +221,14 @@ class Books:
             await self._memories.join(self._run, session, saved, memory)
         self.recollections.saved(session, progress, saved, limits, memory, monotonic())
 
-    async def _write_late(self, left: Left) -> None:
-        """Write a record that had waited. Raises `StoreError`."""
+    async def _write_late(self, left: Left) -> bool:
+        """Write a record that had waited; false if its session was deleted since. Raises `StoreError`."""
         assert left.unsaved is not None
-        saved = await self._run(sessions.saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
+        saved = await self._run(_saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
         await self._forgetting.evicted(Place(left.session.tenant, left.session.organisation), saved.evicted)
         if self.recollections.still(left):
             await self._remember(left.session, left.unsaved, left.limits, left.memory, saved)
+        return saved.status != "deleted"
 
     def _learn_warmth(self, passage: Passage, opened: Opened) -> None:
         """What the home of a session that went on still held of what was sent unchanged."""
@@ -273,3 +275,7 @@ class Books:
             kv_read_bytes=kv_read_bytes,
             begins_turn=roles[-1] == "user",
         )
+
+
+def _saving(session: Session, progress: Progress, limits: SessionLimits) -> Step[Saved]:
+    return sessions.saving(session, progress, limits, 0.0 if session.read_ms else monotonic())

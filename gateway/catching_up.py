@@ -16,8 +16,8 @@ from gateway.tasks import Tasks
 
 PAUSE_SECONDS: Final = 0.25
 
-Write = Callable[[Left], Awaitable[None]]
-"""Writes a record, and what belongs to it. Raises `StoreError`."""
+Write = Callable[[Left], Awaitable[bool]]
+"""Writes a record, and what belongs to it; false if its session was deleted meanwhile. Raises `StoreError`."""
 
 
 class CatchingUp:
@@ -62,11 +62,11 @@ class CatchingUp:
             if not self._store.available:
                 break
             try:
-                await self._write(left)
+                written = await self._write(left)
             except StoreError as error:
                 if error.retryable:
                     break
                 self._recollections.forget(*left.key)
                 self._metrics.late_sessions.add(1, "lost")
             else:
-                self._metrics.late_sessions.add(1, "written")
+                self._metrics.late_sessions.add(1, "written" if written else "deleted")

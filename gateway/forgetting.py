@@ -41,8 +41,8 @@ class Forgetting:
         place, found = Place(caller.tenant, caller.may.organisation), False
         try:
             if kept is not None:
-                self._recollections.forget(caller.tenant, kept)
-                found = await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
+                found = self._recollections.forget(caller.tenant, kept)
+                found |= await self._sessions.delete(caller.tenant, kept, caller.may.organisation)
                 found |= await self._texts.forget(place, [member_of(kept)])
                 found |= await self._originals.forget(place, kept)
                 found |= await self._summaries.forget(place, kept)

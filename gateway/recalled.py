@@ -94,8 +94,14 @@ class Recollections:
         base, memory = (left.session if unread else read), left.memory
         if not unread and theirs is not None and _revision(read) != _revision(left.session):
             memory = joined(memory, theirs)
-        status = "recalled" if unread else read.status
-        session = structs.replace(base, status=status, home=left.home, idle_seconds=now - left.at)
+        session = structs.replace(
+            base,
+            status="recalled" if unread else read.status,
+            home=left.home,
+            idle_seconds=now - left.at,
+            read_ms=left.session.read_ms,  # of what it builds on: should that have been deleted, this goes with it
+            unread_at=left.session.unread_at,
+        )
         return Recalled(session, left.messages, memory, left.unsaved)
 
     def saved(
@@ -103,7 +109,7 @@ class Recollections:
     ) -> None:
         """A call's record is in the store. Without edits there is nothing that the next turn could lose."""
         self.forget(session.tenant, session.id)
-        if memory is EMPTY or saved.other is not None or saved.status == "held":
+        if memory is EMPTY or saved.other is not None or saved.status in ("held", "deleted"):
             return
         known = structs.replace(
             session,
@@ -146,11 +152,13 @@ class Recollections:
             elif self._unsaved.get(left.key) is left:
                 yield left
 
-    def forget(self, tenant: str, id: str) -> None:
-        """The session was deleted, or what was left is over."""
+    def forget(self, tenant: str, id: str) -> bool:
+        """The session was deleted, or what was left is over. Whether a record of it waited."""
         self.saved_ones.forget((tenant, id))
-        if (left := self._unsaved.pop((tenant, id), None)) is not None:
-            self.weight -= left.messages
+        if (left := self._unsaved.pop((tenant, id), None)) is None:
+            return False
+        self.weight -= left.messages
+        return True
 
     def still(self, left: Left) -> bool:
         """Whether this very record still waits."""

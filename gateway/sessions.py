@@ -22,6 +22,7 @@ from gateway.store import Store
 
 _LOAD = Script.load("gateway", "session_load")
 _SAVE = Script.load("gateway", "session_save")
+_DELETE = Script.load("gateway", "session_delete")
 _REMEMBER = Script.load("gateway", "session_memory")
 _RECENT = 12
 """How many digests are sent to find a session that goes on: a turn mostly adds fewer messages."""
@@ -31,6 +32,7 @@ _ROLES = {role: number for number, role in enumerate(("", "system", "developer",
 
 T = TypeVar("T")
 Status = Literal["new", "known", "fork", "part", "unread", "recalled"]
+SavedStatus = Literal["extended", "held", "begun", "forked", "deleted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class Session(msgspec.Struct, frozen=True, gc=False):
     parts; `new`, nothing fits; `part`, only the whole conversation can tell; `unread`, the store was not asked or did
     not answer; `recalled`, it did not, but this process remembers the session (gateway/recalled.py). Numbers are of
     the branch. `memory` holds the edits in force as `policies` wrote them, at `memory_revision`. `originals`: those of
-    the session that are in the store, by handle, and seconds left; empty where nobody asked.
+    the session that are in the store, by handle, and seconds left; empty where nobody asked. `read_ms`: when it was
+    read, by the store's clock; 0 where it was not, which would have been at `unread_at`, by the monotonic one.
     """
 
     tenant: str
@@ -73,6 +76,8 @@ class Session(msgspec.Struct, frozen=True, gc=False):
     memory_revision: int = 0
     organisation: str | None = None
     originals: Mapping[str, float] = MappingProxyType({})
+    read_ms: int = 0
+    unread_at: float = 0.0
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
@@ -105,13 +110,14 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """`extended` a branch; `held`: a branch had it all already; `begun`: the first branch; `forked`: one more.
+    """`extended` a branch; `held`: a branch had it all already; `begun`: the first branch; `forked`: one more;
+    `deleted`: the session was deleted after it was read, and nothing was written.
 
     `live`: how many sessions the tenant has now. `other`: memory that another call has written since ours was read, so
     that ours was not; the two are to be joined.
     """
 
-    status: Literal["extended", "held", "begun", "forked"]
+    status: SavedStatus
     branch: int
     revision: int
     evicted: tuple[str, ...] = ()
@@ -146,11 +152,8 @@ class Sessions:
         return saved
 
     async def delete(self, tenant: str, id: str, organisation: str | None = None) -> bool:
-        """Remove all of a session; false if there was none. A call that is under way begins it anew when it ends."""
-        key, live = _keys(tenant, id, organisation)
-        listed = await self._store.command("ZREM", live, id, key=live)  # first: from here on nothing continues it
-        await self._store.command("UNLINK", key, key=key)
-        return bool(listed)
+        """Remove all of a session; false if there was none. What was read of it before is not written any more."""
+        return bool(await self._store.run(_DELETE, _written_keys(tenant, id, organisation), (id,)))
 
     async def forget(self, tenant: str, ids: Sequence[str], organisation: str | None = None) -> None:
         """Free the memory of sessions that a save took off the list; they were gone from that moment."""
@@ -182,8 +185,11 @@ def _loading(tenant: str, id: str, organisation: str | None, count: int, links: 
     return Step(_LOAD, keys, (id, count, b"".join(links)), partial(_loaded, tenant, id, organisation))
 
 
-def saving(session: Session, progress: Progress, limits: SessionLimits) -> Step[Saved]:
-    """Record a call that has ended, of a session that was read: what is new, and what has changed."""
+def saving(session: Session, progress: Progress, limits: SessionLimits, now: float = 0.0) -> Step[Saved]:
+    """Record a call that has ended, of a session that was read: what is new, and what has changed.
+
+    `now`, by the monotonic clock, tells how long ago one was not read.
+    """
     numbers = (
         session.known_messages,
         int(progress.begins_turn),
@@ -194,12 +200,13 @@ def saving(session: Session, progress: Progress, limits: SessionLimits) -> Step[
         int(limits.idle_seconds * 1000),
         int(limits.absolute_seconds * 1000),
         limits.live_sessions,
+        session.read_ms or -int(max(0.0, now - session.unread_at) * 1000),
     )
     records = progress.records(session.known_messages)
     args: tuple[Argument, ...] = (session.id, msgspec.msgpack.encode(numbers), records, progress.home or "")
     if progress.memory is not None:
         args = (*args, progress.memory)
-    return Step(_SAVE, _keys(session.tenant, session.id, session.organisation), args, _saved)
+    return Step(_SAVE, _written_keys(session.tenant, session.id, session.organisation), args, _saved)
 
 
 def remembering(session: Session, branch: int, revision: int, memory: bytes) -> Step[Other | None]:
@@ -211,7 +218,7 @@ def remembering(session: Session, branch: int, revision: int, memory: bytes) -> 
 def _saved(reply: object) -> Saved:
     told = cast("tuple[bytes, int, int, list[bytes], list[object], int]", reply)
     status, branch, revision, evicted, other, live = told
-    ended = cast("Literal['extended', 'held', 'begun', 'forked']", status.decode())
+    ended = cast("SavedStatus", status.decode())
     return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]), _other(other), live)
 
 
@@ -221,15 +228,24 @@ def _other(reply: object) -> Other | None:
 
 def _keys(tenant: str, id: str, organisation: str | None) -> tuple[str, str]:
     """Under the hash tag of the tenant's budgets, so that one script may use both."""
-    place = f"kvgate:1:{{{tenant}}}" if organisation is None else f"kvgate:1:{{{organisation}}}:tenant:{tenant}"
+    place = _place(tenant, organisation)
     return f"{place}:s:{id}", f"{place}:sessions"
+
+
+def _place(tenant: str, organisation: str | None) -> str:
+    return f"kvgate:1:{{{tenant}}}" if organisation is None else f"kvgate:1:{{{organisation}}}:tenant:{tenant}"
+
+
+def _written_keys(tenant: str, id: str, organisation: str | None) -> tuple[str, str, str]:
+    place = _place(tenant, organisation)
+    return f"{place}:s:{id}", f"{place}:sessions", f"{place}:deleted"
 
 
 def _loaded(tenant: str, id: str, organisation: str | None, answer: object) -> Session:
     reply = cast("list[bytes | int]", answer)
     status = cast("Status", cast("bytes", reply[0]).decode())
     if status in ("new", "part"):
-        return Session(tenant, id, status, organisation=organisation)
+        return Session(tenant, id, status, organisation=organisation, read_ms=cast(int, reply[1]))
     now_ms, branch, known, revision, turns, calls, prompt_tokens, kv_read_bytes, begun_ms, seen_ms, remembered = cast(
         "list[int]", reply[1:12]
     )
@@ -251,4 +267,5 @@ def _loaded(tenant: str, id: str, organisation: str | None, answer: object) -> S
         memory=memory,
         memory_revision=remembered,
         organisation=organisation,
+        read_ms=now_ms,
     )

@@ -1,20 +1,21 @@
 -- Records a finished call. Merges: extends the branch it continues, else begins a fork. Never asks to try again.
 --
--- KEYS: the session, the tenant's live sessions
+-- KEYS: the session, the tenant's live sessions, its deleted ones
 -- ARGV: session id, numbers, records, home replica, memory (absent: as it was read)
 --
 -- Numbers are a MessagePack array: messages known when the call began, 1 if the call begins a turn, prompt tokens,
 -- kv_read_bytes, branch (-1: none) and revision of the memory that was read, idle TTL ms, absolute TTL ms, most live
--- sessions.
+-- sessions, when it was read (ms by this server; where it was not, minus the ms since it would have been).
 -- Records are 21 bytes a message (cumulative digest, token count, role): that of the last known message, if there is
 -- one, and behind it those that are new.
 -- A branch is the fields m<b> (numbers and head), c<b>.<n> (its n-th 32 records, from 0) and e<b> (memory).
 
 local DIGEST, RECORD, CHUNK = 16, 21, 32
+local UNDER_WAY_MS = 3000 -- longer than a gateway waits for this script: so old its count of ms may be
 local FIELDS = {'m0', 'm1', 'm2', 'm3', 'm4', 'm5', 'm6', 'm7'}
 local MESSAGES, HEAD, REVISION, TURNS, CALLS, PROMPT, KV, SEEN, HOME, REMEMBERED = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
 local id, records, home, memory = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
-local known, turn, prompt_tokens, kv_read_bytes, read_branch, read_revision, idle_ms, absolute_ms, most_live =
+local known, turn, prompt_tokens, kv_read_bytes, read_branch, read_revision, idle_ms, absolute_ms, most_live, read_ms =
   unpack(cmsgpack.unpack(ARGV[2]))
 local first = math.max(known, 1)
 local count = first - 1 + #records / RECORD
@@ -46,6 +47,16 @@ end
 local fresh = redis.call('ZADD', KEYS[2], now_ms, id) == 1
 local packed = redis.call('HMGET', KEYS[1], 'begun', unpack(FIELDS))
 local begun_ms = tonumber(packed[1])
+
+-- Deleted since it was read: what this call knows of it is not written. One that began before it was read was not.
+if read_ms <= 0 then read_ms = now_ms + read_ms - UNDER_WAY_MS end
+if fresh or not begun_ms or begun_ms >= read_ms then
+  local deleted_ms = redis.call('ZSCORE', KEYS[3], id)
+  if deleted_ms and tonumber(deleted_ms) >= read_ms then
+    if fresh then redis.call('ZREM', KEYS[2], id) end
+    return {'deleted', -1, 0, {}, {}, redis.call('ZCARD', KEYS[2])}
+  end
+end
 
 -- Evicted, or older than a session may get: what is left of it is not continued.
 if not begun_ms or fresh or now_ms - begun_ms >= absolute_ms then

@@ -100,15 +100,17 @@ async def test_what_leaves_is_what_is_new(sessions: Sessions) -> None:
         costs.append((on_the_wire(loading("acme", "chat", told)), on_the_wire(saving(session, Progress(told), LIMITS))))
     assert max(load for load, _ in costs) - min(load for load, _ in costs) <= 2
     assert max(load for load, _ in costs) < 330
-    assert max(save for _, save in costs) < 200
+    assert max(save for _, save in costs) < 220
 
 
 @pytest.mark.parametrize("known", [1, 20, 32, 33, 70])
-async def test_a_session_deleted_meanwhile_begins_with_what_is_new(sessions: Sessions, known: int) -> None:
+async def test_a_session_evicted_meanwhile_begins_with_what_is_new(
+    sessions: Sessions, store: Store, known: int
+) -> None:
     await said(sessions, chain(known), EDITS)
     told = chain(known + 3)
     session = await sessions.load("acme", "chat", told)
-    await sessions.delete("acme", "chat")
+    await store.command("ZREM", "kvgate:1:{acme}:sessions", "chat")
     saved = await sessions.save(session, Progress(told), LIMITS)
     assert saved == Saved("begun", 0, 1)
     again = await sessions.load("acme", "chat", chain(known + 5))

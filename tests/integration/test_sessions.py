@@ -34,7 +34,8 @@ async def say(sessions: Sessions, text: str, id: str = "chat", limits: SessionLi
 
 
 async def test_an_unknown_session_is_new_and_writes_nothing(sessions: Sessions, store: Store) -> None:
-    assert await sessions.load("acme", "chat", chain("ab")) == Session("acme", "chat", "new")
+    session = await sessions.load("acme", "chat", chain("ab"))
+    assert session == Session("acme", "chat", "new", read_ms=session.read_ms)
     assert await store.command("DBSIZE") == 0
 
 
@@ -187,6 +188,33 @@ async def test_an_evicted_session_is_gone_even_while_its_record_is_there(session
     assert (await sessions.load("acme", "chat", chain("ab"))).status == "new"
 
 
+async def test_what_was_read_before_a_deletion_is_not_written_after_it(sessions: Sessions, store: Store) -> None:
+    """Calls under way, whether the session is there, has begun anew, or never was."""
+    never = await sessions.load("acme", "chat", chain("a"))
+    await say(sessions, "a")
+    known = await sessions.load("acme", "chat", chain("ab"))
+    assert await sessions.delete("acme", "chat")
+    for session in (never, known):
+        saved = await sessions.save(session, Progress(chain("ab"), memory=b"edits"), LIMITS)
+        assert saved == Saved("deleted", -1, 0)
+    assert await store.command("KEYS", "*") == [b"kvgate:1:{acme}:deleted"]
+    await asyncio.sleep(0.002)  # the server's clock tells the deletion from what is read after it by milliseconds
+    assert (await say(sessions, "xy")).status == "begun"
+    assert (await sessions.save(known, Progress(chain("ab")), LIMITS)) == Saved("deleted", -1, 0)
+    assert (await say(sessions, "xyz")).status == "extended"
+
+
+async def test_deletions_are_remembered_for_a_day_and_the_latest_ten_thousand(sessions: Sessions, store: Store) -> None:
+    deleted = "kvgate:1:{acme}:deleted"
+    old = (await store.command("TIME"))[0]  # type: ignore[index]
+    await store.command("ZADD", deleted, int(old) * 1000 - 25 * 3_600_000, "long-ago", key=deleted)
+    await asyncio.gather(*(sessions.delete("acme", f"chat-{number}") for number in range(10_003)))
+    assert await store.command("ZCARD", deleted, key=deleted) == 10_000
+    assert await store.command("ZSCORE", deleted, "long-ago", key=deleted) is None
+    left_ms = await store.command("PTTL", deleted, key=deleted)
+    assert isinstance(left_ms, int) and 86_000_000 < left_ms <= 86_400_000
+
+
 def test_all_keys_of_a_call_share_a_slot() -> None:
-    keys = (KEY, "kvgate:1:{acme}:sessions")
+    keys = (KEY, "kvgate:1:{acme}:sessions", "kvgate:1:{acme}:deleted")
     assert len({key_slot(key.encode()) for key in keys}) == 1
