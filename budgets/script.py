@@ -7,9 +7,9 @@ cluster must know them all beforehand, and read time from the server only.
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -98,13 +98,14 @@ def joined(one: Script, other: Script) -> Script:
 
 def both(one: Step[T], other: Step[U]) -> Step[tuple[T, U]]:
     """Two steps of one tenant as one: one command, one reply, and nobody else's command between the two."""
+    keys, args = one.keys, one.args
+    every = (len(keys), len(args), *args, *other.args)
+    return Step(joined(one.script, other.script), (*keys, *other.keys), every, partial(_read, one.read, other.read))
 
-    def read(reply: object) -> tuple[T, U]:
-        first, second = cast("tuple[object, object]", reply)
-        return one.read(first), other.read(second)
 
-    args = [len(one.keys), len(one.args), *one.args, *other.args]
-    return Step(joined(one.script, other.script), (*one.keys, *other.keys), args, read)
+def _read(one: Callable[[object], T], other: Callable[[object], U], reply: Any) -> tuple[T, U]:
+    first, second = reply
+    return one(first), other(second)
 
 
 class RunScript(Protocol):

@@ -71,7 +71,7 @@ class Backlog:
 
     async def _written(self, step: Step[bool]) -> bool:
         try:
-            charged = step.read(await self._store.run(step.script, step.keys, step.args, WRITE_SECONDS))
+            charged = await self._store.ask(step, WRITE_SECONDS)
         except StoreError as error:
             if not error.retryable:
                 self._metrics.late.add(1, "lost")

@@ -5,7 +5,6 @@ the session is then neither read nor written, and each limit says what happens t
 """
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 from msgspec import structs
 
@@ -49,8 +48,6 @@ from gateway.texts import Place, Texts
 from gateway.vault import Vault
 from policies.keeping import NOTHING
 from policies.memory import EMPTY, Memory
-
-T = TypeVar("T")
 
 
 class Books:
@@ -218,13 +215,13 @@ class Books:
     ) -> None:
         """A session is written: join its edits with those of others, and keep in mind how it was left."""
         if saved.other is not None:
-            await self._memories.join(self._run, session, saved, memory)
+            await self._memories.join(self._store.ask, session, saved, memory)
         self.recollections.saved(session, progress, saved, limits, memory, monotonic())
 
     async def _write_late(self, left: Left) -> bool:
         """Write a record that had waited; false if its session was deleted since. Raises `StoreError`."""
         assert left.unsaved is not None
-        saved = await self._run(_saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
+        saved = await self._store.ask(_saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
         await self._forgetting.evicted(Place(left.session.tenant, left.session.organisation), saved.evicted)
         if self.recollections.still(left):
             await self._remember(left.session, left.unsaved, left.limits, left.memory, saved)
@@ -240,20 +237,17 @@ class Books:
         """What became of the session."""
         saved = None
         if settling is not None and saving is not None:
-            _, saved = await self._run(both(settling, saving), WRITE_SECONDS)
+            _, saved = await self._store.ask(both(settling, saving), WRITE_SECONDS)
         elif settling is not None:
-            await self._run(settling, WRITE_SECONDS)
+            await self._store.ask(settling, WRITE_SECONDS)
         elif saving is not None:
-            saved = await self._run(saving, WRITE_SECONDS)
+            saved = await self._store.ask(saving, WRITE_SECONDS)
         if saved is not None:
             self._metrics.sessions_live.set(saved.live, self._metrics.tenant(caller.tenant))
         if saved is not None and saved.evicted:
             place, histories = Place(caller.tenant, caller.may.organisation), caller.may.session.history != "none"
             await self._forgetting.evicted(place, saved.evicted, histories=histories)
         return saved
-
-    async def _run(self, step: Step[T], seconds: float | None = None) -> T:
-        return step.read(await self._store.run(step.script, step.keys, step.args, seconds))
 
     def _progress(self, passage: Passage, opened: Opened, used: Usage) -> Progress | None:
         if not opened.session.id or passage.planned is None:

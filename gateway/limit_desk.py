@@ -112,7 +112,7 @@ class LimitDesk:
         found: Corrected | Misdated = Misdated(wall())
         while isinstance(found, Misdated):
             step = correcting(scope, used, found.now_seconds)
-            found = step.read(await self._store.run(step.script, step.keys, step.args))
+            found = await self._store.ask(step)
         return limit, found
 
     async def _joined(self, tenant: str) -> Joined:

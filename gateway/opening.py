@@ -5,7 +5,7 @@ budget. What was asked for in vain and refused without the store is given back, 
 the same.
 """
 
-from typing import Final, TypeVar
+from typing import Final
 
 from budgets import ledger
 from budgets.allowance import LocalAllowance
@@ -16,7 +16,6 @@ from gateway.clock import monotonic, wall
 from gateway.sessions import Session
 from gateway.store import Store, StoreError
 
-T = TypeVar("T")
 NO_SESSION: Final = Session("", "", "unread")
 
 
@@ -42,13 +41,13 @@ class Opening:
         asked, reserving = ledger.reserving(scope, amounts, wall() + self._behind_seconds, ceiling, request_id)
         try:
             if loading is None:
-                found = await self._run(reserving)
+                found = await self._store.ask(reserving)
             else:
-                session, found = await self._run(both(loading, reserving))
+                session, found = await self._store.ask(both(loading, reserving))
             while isinstance(found, Misdated):
                 self._behind_seconds = found.now_seconds - wall()
                 asked, reserving = ledger.reserving(scope, amounts, found.now_seconds, ceiling, request_id)
-                found = await self._run(reserving)
+                found = await self._store.ask(reserving)
         except StoreError:
             found = self._local.decide(asked, monotonic(), wall())
             return NO_SESSION, found, asked if isinstance(found, Denied) else None
@@ -59,7 +58,7 @@ class Opening:
     async def read(self, loading: Step[Session] | None) -> Session:
         """The session alone."""
         try:
-            return NO_SESSION if loading is None else await self._run(loading)
+            return NO_SESSION if loading is None else await self._store.ask(loading)
         except StoreError:
             return NO_SESSION
 
@@ -72,6 +71,3 @@ class Opening:
         """A call has ended that was granted without the store, or was not."""
         if grant.local:
             self._local.ended(grant, used)
-
-    async def _run(self, step: Step[T]) -> T:
-        return step.read(await self._store.run(step.script, step.keys, step.args))

@@ -78,7 +78,7 @@ class Ratios:
     async def _told(self, store: Store, model: str, news: News) -> None:
         step = adding(model, news.whole)
         try:
-            shared = step.read(await store.run(step.script, step.keys, step.args, PATIENCE_SECONDS))
+            shared = await store.ask(step, PATIENCE_SECONDS)
         except StoreError:
             for to in _KINDS:
                 self._noted(model).add(to, news.tokens[to], news.against[to])

@@ -77,7 +77,7 @@ class Replies:
     async def _told(self, store: Store, key: Key, news: News) -> None:
         step = adding(key, news)
         try:
-            counts = step.read(await store.run(step.script, step.keys, step.args, PATIENCE_SECONDS))
+            counts = await store.ask(step, PATIENCE_SECONDS)
         except StoreError:
             self._noted(key, news.organisation).seen += news.seen
             return

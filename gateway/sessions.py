@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeVar, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
@@ -30,7 +30,6 @@ _MOST_TOKENS = 2**32 - 1
 _RECORD = struct.Struct(">16sIB")
 _ROLES = {role: number for number, role in enumerate(("", "system", "developer", "user", "assistant", "tool"))}
 
-T = TypeVar("T")
 Status = Literal["new", "known", "fork", "part", "unread", "recalled"]
 SavedStatus = Literal["extended", "held", "begun", "forked", "deleted"]
 
@@ -140,14 +139,14 @@ class Sessions:
 
     async def load(self, tenant: str, id: str, chain: Chain) -> Session:
         """`loading` on its own, and `loading_whole` where that is needed: one round trip, rarely two."""
-        session = await self._run(loading(tenant, id, chain))
-        return await self._run(loading_whole(session, chain)) if session.status == "part" else session
+        session = await self._store.ask(loading(tenant, id, chain))
+        return await self._store.ask(loading_whole(session, chain)) if session.status == "part" else session
 
     async def save(self, session: Session, progress: Progress, limits: SessionLimits) -> Saved | None:
         """`saving` on its own: one round trip; None for a session that was not read."""
         if session.status == "unread":
             return None
-        saved = await self._run(saving(session, progress, limits))
+        saved = await self._store.ask(saving(session, progress, limits))
         await self.forget(session.tenant, saved.evicted, session.organisation)
         return saved
 
@@ -160,9 +159,6 @@ class Sessions:
         if ids:
             keys = [_keys(tenant, id, organisation)[0] for id in ids]
             await self._store.command("UNLINK", *keys, key=keys[0])
-
-    async def _run(self, step: Step[T]) -> T:
-        return step.read(await self._store.run(step.script, step.keys, step.args))
 
 
 def memory_place(session: Session) -> str:

@@ -62,7 +62,7 @@ async def stated(store: Store, scope: Scope) -> tuple[Account, ...]:
     found: tuple[Account, ...] | Misdated = Misdated(wall()) if scope.limits else ()
     while isinstance(found, Misdated):
         step = stating(scope, found.now_seconds)
-        found = step.read(await store.run(step.script, step.keys, step.args))
+        found = await store.ask(step)
     return found
 
 

@@ -9,9 +9,9 @@ options, Sentinel, the hash slots of a cluster (`store_address`, `store_cluster`
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from budgets.script import UNTOLD, Argument, Script
+from budgets.script import UNTOLD, Argument, Script, Step
 from gateway.store_address import Address
 from gateway.store_call import (
     Call,
@@ -20,6 +20,7 @@ from gateway.store_call import (
     StoreRejected,
     StoreSettings,
     StoreUnavailable,
+    as_it_is,
 )
 from gateway.store_cluster import Cluster
 from gateway.store_link import Link, OnError
@@ -27,6 +28,7 @@ from gateway.tasks import Tasks
 
 __all__ = ["Script", "Store", "StoreCounters", "StoreError", "StoreRejected", "StoreSettings", "StoreUnavailable"]
 
+T = TypeVar("T")
 # Error codes after which the same call may succeed: the server is starting, failing over, full or busy.
 _PASSING = frozenset(
     {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"}
@@ -37,7 +39,7 @@ class _Route(Protocol):
     @property
     def connected(self) -> bool: ...
     async def open(self) -> None: ...
-    def send(self, call: Call, key: str | None) -> None: ...
+    def send(self, call: Call, key: str | None, /) -> None: ...
     def redirect(self, link: Link, call: Call, message: str) -> None: ...
     def close(self) -> None: ...
 
@@ -85,25 +87,29 @@ class Store:
 
         All keys of a call share one hash tag; the first decides which server of a cluster gets it.
         """
-        command = ("EVALSHA", script.sha1, len(keys), *keys, *args)
-        return self._send(command, keys[0] if keys else None, script, timeout_seconds)
+        return self.ask(Step(script, keys, args, as_it_is), timeout_seconds)
+
+    def ask(self, step: Step[T], timeout_seconds: float | None = None) -> "asyncio.Future[T]":
+        """`run` for a step: what its reply means arrives in the future."""
+        script, keys = step.script, step.keys
+        command = ("EVALSHA", script.sha1, len(keys), *keys, *step.args)
+        seconds = self._settings.call_timeout_seconds if timeout_seconds is None else timeout_seconds
+        future: asyncio.Future[T] = self._loop.create_future()
+        call = Call(command, future, self._loop.time() + seconds, script, step.read)
+        self._route.send(call, keys[0] if keys else None)
+        return future
 
     def command(
         self, *parts: Argument, key: str | None = None, timeout_seconds: float | None = None
     ) -> "asyncio.Future[object]":
         """Run a plain command. In a cluster `key` decides where; without one, any server gets it."""
-        return self._send(parts, key, None, timeout_seconds)
+        seconds = self._settings.call_timeout_seconds if timeout_seconds is None else timeout_seconds
+        future: asyncio.Future[object] = self._loop.create_future()
+        self._route.send(Call(parts, future, self._loop.time() + seconds), key)
+        return future
 
     def close(self) -> None:
         self._route.close()
-
-    def _send(
-        self, command: tuple[Argument, ...], key: str | None, script: Script | None, timeout_seconds: float | None
-    ) -> "asyncio.Future[object]":
-        seconds = self._settings.call_timeout_seconds if timeout_seconds is None else timeout_seconds
-        future: asyncio.Future[object] = self._loop.create_future()
-        self._route.send(Call(command, future, self._loop.time() + seconds, script), key)
-        return future
 
     def _failed(self, link: Link, call: Call, message: str) -> None:
         code = message.partition(" ")[0]
@@ -148,14 +154,12 @@ class _Single:
     ) -> None:
         self._link = Link(address, address.locate(), settings, counters, tasks, on_error)
         self.open = self._link.open
+        self.send = self._link.send
         self.close = self._link.close
 
     @property
     def connected(self) -> bool:
         return self._link.connected
-
-    def send(self, call: Call, key: str | None) -> None:
-        self._link.send(call)
 
     def redirect(self, link: Link, call: Call, message: str) -> None:
         call.fail(StoreRejected("the store is part of a cluster; use a redis+cluster:// URL"))

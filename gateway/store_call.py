@@ -4,7 +4,11 @@ Rule: every call ends, by its reply, by an error of this module, or at its deadl
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from budgets.script import Argument, Known, Script
 
@@ -54,20 +58,24 @@ class StoreCounters:
         self.connects = 0
 
 
-class Call:
-    """A command and the future of its reply. It may be sent more than once: after NOSCRIPT, MOVED or ASK."""
+def as_it_is(reply: object) -> object:
+    """What a reply means to whoever reads it himself."""
+    return reply
 
-    __slots__ = ("asking", "command", "deadline", "future", "hops", "script")
 
-    def __init__(
-        self, command: tuple[Argument, ...], future: "asyncio.Future[object]", deadline: float, script: Script | None
-    ) -> None:
-        self.command = command
-        self.future = future
-        self.deadline = deadline
-        self.script = script
-        self.hops = 0
-        self.asking = False
+class Call(msgspec.Struct, eq=False):
+    """A command and the future of its reply. It may be sent more than once: after NOSCRIPT, MOVED or ASK.
+
+    `read`: what the reply means, for the future.
+    """
+
+    command: tuple[Argument, ...]
+    future: "asyncio.Future[Any]"
+    deadline: float
+    script: Script | None = None
+    read: Callable[[Any], object] = as_it_is
+    hops: int = 0
+    asking: bool = False
 
     def fail(self, error: StoreError) -> None:
         if not self.future.done():

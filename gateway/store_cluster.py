@@ -49,7 +49,7 @@ class Cluster:
                 return
         raise failure
 
-    def send(self, call: Call, key: str | None) -> None:
+    def send(self, call: Call, key: str | None, /) -> None:
         node = self._owners.get(key_slot(key.encode())) if key is not None else next(iter(self._owners.values()), None)
         link = self._links.get(node) if node is not None else None
         if link is None or not link.connected:
@@ -97,7 +97,7 @@ class Cluster:
 
     async def _learn_from(self, link: Link) -> None:
         deadline = self._loop.time() + self._settings.connect_timeout_seconds
-        call = Call(("CLUSTER", "SLOTS"), self._loop.create_future(), deadline, None)
+        call = Call(("CLUSTER", "SLOTS"), self._loop.create_future(), deadline)
         link.send(call)
         owners = _owners(await call.future, link.node.host if link.node else "")
         for node in set(owners.values()):

@@ -7,15 +7,17 @@ its place in the queue until its reply has come. When the connection ends, every
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import hiredis
 
+from budgets.script import Argument
 from gateway.store_call import Call, StoreCounters, StoreSettings, StoreUnavailable
 
 OnError = Callable[[Call, str], None]
 _NOTHING = object()
-_ASKING = hiredis.pack_command(("ASKING",))
+_packed = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)  # its own types say a tuple of one
+_ASKING = _packed(("ASKING",))
 
 
 class Connection(asyncio.Protocol):
@@ -52,11 +54,11 @@ class Connection(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._flush)
         if call.asking:
-            self._out.append(_ASKING)
+            self._out.append(_ASKING + _packed(call.command))
             self._waiting.append(self._nobody(call.deadline))
-        self._out.append(hiredis.pack_command(cast("tuple[Any]", call.command)))
+        else:
+            self._out.append(_packed(call.command))
         self._waiting.append(call)
-        self._counters.calls += 1
         if call.deadline < self._timer_at:
             self._set_timer(call.deadline)
 
@@ -91,7 +93,7 @@ class Connection(asyncio.Protocol):
 
     def _nobody(self, deadline: float) -> Call:
         """A place in the queue for a reply that nobody waits for."""
-        call = Call((), self._loop.create_future(), deadline, None)
+        call = Call((), self._loop.create_future(), deadline)
         call.future.cancel()
         return call
 
@@ -99,6 +101,7 @@ class Connection(asyncio.Protocol):
         out = self._out
         if self._transport is not None and out:
             self._counters.round_trips += 1
+            self._counters.calls += len(out)
             self._transport.write(b"".join(out) if len(out) > 1 else out[0])
         self._out = []
 
@@ -108,8 +111,12 @@ class Connection(asyncio.Protocol):
         self._misses = 0
         if isinstance(reply, hiredis.ReplyError):
             self._on_error(call, str(reply))
-        else:
-            call.future.set_result(reply)
+            return
+        try:
+            call.future.set_result(call.read(reply))
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it is for whoever asked
+            trace = fault.__traceback__  # begins with this frame, which holds the future
+            call.future.set_exception(fault.with_traceback(trace and trace.tb_next))
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:

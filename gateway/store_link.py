@@ -58,7 +58,8 @@ class Link:
         """Connect for the first time. Raises StoreUnavailable or StoreRejected."""
         await self._connect(self._settings.connect_timeout_seconds)
 
-    def send(self, call: Call) -> None:
+    def send(self, call: Call, key: str | None = None, /) -> None:
+        """Of one server every key is as good as another."""
         if self._connection is None:
             self._counters.failures += 1
             call.fail(StoreUnavailable("the store is not connected"))
@@ -113,7 +114,7 @@ class Link:
         await self._ask(connection, probe_seconds, "PING")
 
     async def _ask(self, connection: Connection, seconds: float, *command: str) -> object:
-        call = Call(command, self._loop.create_future(), self._loop.time() + seconds, None)
+        call = Call(command, self._loop.create_future(), self._loop.time() + seconds)
         connection.send(call)
         return await call.future
 

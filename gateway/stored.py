@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -37,7 +37,6 @@ from gateway.vault import Vault
 PATIENCE_SECONDS: Final = 2.0
 """How long the store may take for a history: megabytes need more than the milliseconds that numbers have."""
 
-T = TypeVar("T")
 __all__ = ["HEADER", "Stored", "Turn", "recorded"]
 
 
@@ -139,7 +138,7 @@ class Stored:
             raise errors.HistoryNotFound("There is no history under this session id.")
         try:
             step = histories.reading(self._vault, Key(place_of(caller), kept))
-            found = await self._run(step, PATIENCE_SECONDS)
+            found = await self._store.ask(step, PATIENCE_SECONDS)
         except Unreadable:
             self._metrics.unopened.add(1, "history")
             raise unreadable_fault() from None
@@ -151,11 +150,11 @@ class Stored:
     async def _opened(self, key: Key, wish: Wish) -> History:
         turn = secrets.token_hex(12)
         try:
-            return await self._run(histories.opening(self._vault, key, wish, turn), PATIENCE_SECONDS)
+            return await self._store.ask(histories.opening(self._vault, key, wish, turn), PATIENCE_SECONDS)
         except Unreadable as unreadable:
             self._metrics.histories.add(1, "unreadable")
             self._metrics.unopened.add(1, "history")
-            await self._run(histories.leaving(unreadable.history))
+            await self._store.ask(histories.leaving(unreadable.history))
             raise unreadable_fault() from None
         except StoreError:
             # The answer may have been lost, not the question: then nobody would end the turn.
@@ -167,18 +166,15 @@ class Stored:
 
     async def _undone(self, history: History) -> None:
         with suppress(StoreError):  # then its lease runs out
-            await self._run(histories.leaving(history))
+            await self._store.ask(histories.leaving(history))
 
     async def _held(self, history: History) -> None:
         while True:
             await asyncio.sleep(histories.LEASE_SECONDS / 3)
             try:
-                await self._run(histories.holding(history))
+                await self._store.ask(histories.holding(history))
             except StoreError:
                 continue  # the next one may come through before the lease is over
-
-    async def _run(self, step: Step[T], seconds: float | None = None) -> T:
-        return step.read(await self._store.run(step.script, step.keys, step.args, seconds))
 
 
 def recorded(turn: Turn, session: Session, responder: Responder) -> None:

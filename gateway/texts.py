@@ -95,7 +95,7 @@ class Texts:
     async def forget(self, place: Place, members: Sequence[str]) -> bool:
         """Take texts off the list and delete them; false if there were none."""
         step = counting(place, [Text(member, 0, 0) for member in members], _UNBOUNDED)
-        await self.settle(place, step.read(await self._store.run(step.script, step.keys, step.args)))
+        await self.settle(place, await self._store.ask(step))
         return await self.drop(place, members) > 0
 
     async def drop(self, place: Place, members: Sequence[str]) -> int:

@@ -76,8 +76,8 @@ async def test_news_while_the_answer_is_under_way_are_kept(store: Store) -> None
     told = learned((1_000, 500))
 
     class Asking:
-        async def run(self, *asked: Any) -> object:
-            answer = store.run(*asked)
+        async def ask(self, *asked: Any) -> object:
+            answer = store.ask(*asked)
             told.learn("demo", "bytes", 1_000, 500)
             return await answer
 

@@ -68,8 +68,8 @@ async def test_news_while_the_answer_is_under_way_are_kept(store: Store) -> None
     told = learned(100)
 
     class Asking:
-        async def run(self, *asked: Any) -> object:
-            answer = store.run(*asked)
+        async def ask(self, *asked: Any) -> object:
+            answer = store.ask(*asked)
             told.learn(KEY, 100)
             return await answer
 

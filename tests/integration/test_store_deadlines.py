@@ -10,7 +10,7 @@ from gateway.store_connection import Connection
 
 def call(seconds: float) -> Call:
     loop = asyncio.get_running_loop()
-    return Call(("PING",), loop.create_future(), loop.time() + seconds, None)
+    return Call(("PING",), loop.create_future(), loop.time() + seconds)
 
 
 @pytest.mark.parametrize("seconds", [-0.001, 0.0, 0.0002, 0.0006, 0.01])

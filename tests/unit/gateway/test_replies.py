@@ -30,8 +30,8 @@ async def test_a_round_tells_no_more_than_so_many() -> None:
         known.learn((f"t{at}", "m"), 5)
 
     class Store:
-        async def run(self, *_: object) -> list[object]:
-            return []
+        async def ask(self, *_: object) -> dict[int, float]:
+            return {}
 
     await known.exchange(Store())  # type: ignore[arg-type]
     assert len(known._news) == 3
