@@ -73,7 +73,7 @@ class Attempt:
 
     async def run(self) -> None:
         """Answer the client. Raises an `EngineFault` if nothing has been sent to it; the lease is given back."""
-        outcome: ReplicaOutcome = "failure"
+        outcome: ReplicaOutcome = "neutral"  # what is not known to be the replica's fault, a defect of ours too
         exchange: Exchange | None = None
         try:
             self._delivery.sent = True
@@ -83,9 +83,10 @@ class Attempt:
             )
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:
+            outcome = "failure"
             raise engine_fault(failure.with_traceback(None)) from None
-        except (errors.EngineBusy, asyncio.CancelledError):
-            outcome = "neutral"
+        except errors.EngineError:
+            outcome = "failure"
             raise
         finally:
             if exchange is not None:

@@ -94,7 +94,7 @@ class Books:
         scope = service.scope_of(id)
         session, found, lost = await self._opening.opened(loading, scope, amounts, ceiling, request_id)
         if session.status == "part":
-            whole = await self._opening.read(sessions.loading_whole(session, chain))
+            whole = await self._opening.read_on(sessions.loading_whole(session, chain), found)
             session = structs.replace(whole, originals=session.originals)
         if session is NO_SESSION and id:
             organisation = service.caller.may.organisation
@@ -189,14 +189,14 @@ class Books:
         amounts = service.amounts(used, call.choices, call.prompts, charge) if used is not None else {}
         entry = entry_of(passage, opened, used)
         grant = opened.grant
-        if passage.extension is not None:
-            await passage.extension.ended()
         self._opening.ended(grant, amounts)
         limited = grant.scope.limits or entry is not None
         settling = ledger.settling(grant, amounts, entry) if limited else None
         progress = self._progress(passage, opened, used) if used is not None else None
         saving = _saving(opened.session, progress, service.session_limits) if progress is not None else None
         try:
+            if passage.extension is not None:
+                await passage.extension.ended()
             saved = await self._closed(settling, saving, service.caller)
             if saved is not None and progress is not None:
                 await self._remember(opened.session, progress, service.session_limits, passage.memory, saved)
@@ -209,6 +209,10 @@ class Books:
                 lost = self.recollections.unwritten(opened.session, progress, limits, memory, monotonic())
                 self._metrics.late_sessions.add(lost, "lost")
                 self._catching_up.begin()
+        except BaseException:
+            if settling is not None:  # the gateway stops and does not wait for the answer
+                self._backlog.add(settling)
+            raise
 
     async def _remember(
         self, session: Session, progress: Progress, limits: SessionLimits, memory: Memory, saved: Saved

@@ -51,9 +51,20 @@ class Opening:
         except StoreError:
             found = self._local.decide(asked, monotonic(), wall())
             return NO_SESSION, found, asked if isinstance(found, Denied) else None
+        except BaseException:
+            self.undo(asked)  # nobody will hear what the store has made of it
+            raise
         if isinstance(found, Grant):
             self._local.heard(found)
         return session, found, None
+
+    async def read_on(self, loading: Step[Session], found: Grant | Denied) -> Session:
+        """More of a session, while a grant is held; given back if nobody stays to use it."""
+        try:
+            return await self.read(loading)
+        except BaseException:
+            self.undo(found if isinstance(found, Grant) else None)
+            raise
 
     async def read(self, loading: Step[Session] | None) -> Session:
         """The session alone."""

@@ -74,8 +74,8 @@ class Pipeline:
             if HEADER in request.headers:
                 passage.call, passage.turn = await self._stored.begin(call, service, request.headers)
             opened = await self._books.open(passage.call, service, request.headers, request_id)  # 3 open
-        except Fault as fault:
-            self._measure.ended(passage, outcome_of(fault), None)
+        except BaseException as ended:
+            self._measure.ended(passage, outcome_of(ended), None)
             if passage.turn is not None:
                 await self._stored.abandon(passage.turn)
             raise
@@ -211,9 +211,9 @@ def left(responder: Responder) -> Outcome:
     return "client_slow" if responder.slow else "client_gone"
 
 
-def outcome_of(fault: Fault) -> Outcome:
+def outcome_of(ended: BaseException) -> Outcome:
     """How a call that ended in a fault is counted."""
-    match fault:
+    match ended:
         case errors.ClientGone():
             return "client_gone"
         case errors.RateLimited() | errors.QuotaSpent():

@@ -91,7 +91,7 @@ class Routes:
         except Fault as fault:
             self._answer(fault, dialect or PLAIN, request_id, responder)
         except asyncio.CancelledError:
-            responder.cut()
+            self._answer(errors.Draining("The gateway is being stopped."), dialect or PLAIN, request_id, responder)
             raise
         except Exception as defect:  # noqa: BLE001 - the last resort: a defect is answered, logged and counted
             self._metrics.faults.add(1, "request")

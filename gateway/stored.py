@@ -154,14 +154,16 @@ class Stored:
         except Unreadable as unreadable:
             self._metrics.histories.add(1, "unreadable")
             self._metrics.unopened.add(1, "history")
-            await self._store.ask(histories.leaving(unreadable.history))
+            await self._undone(unreadable.history)
             raise unreadable_fault() from None
-        except StoreError:
-            # The answer may have been lost, not the question: then nobody would end the turn.
-            self._background.start(self._undone(History(key, turn)), name="undo a lost turn")
-            raise store_down() from None
         except Fault as fault:
             self._metrics.histories.add(1, label_of(fault))
+            raise
+        except BaseException as lost:
+            # The answer may have been lost, not the question: then nobody would end the turn.
+            self._background.start(self._undone(History(key, turn)), name="undo a lost turn")
+            if isinstance(lost, StoreError):
+                raise store_down() from None
             raise
 
     async def _undone(self, history: History) -> None:
