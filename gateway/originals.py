@@ -2,7 +2,8 @@
 
 Rule: no handle leaves for an engine that could not be redeemed at that moment. What is new is written first; what was
 shown before is looked after: when less than the tier's time is left of it, it is renewed, or written again from the
-request, which always has it in full. A handle for which neither succeeds is not shown.
+request, which always has it in full. A handle for which neither succeeds is not shown. Each is due by its own time, so
+a new one costs the same however many there are.
 
 The keys are described in docs/redis.md.
 """
@@ -84,27 +85,35 @@ class Originals:
         `there`: which of them the store had when the session was opened, and seconds left.
         """
         seconds = service.keep_seconds or REMEMBERED_SECONDS
-        if all(there.get(handle, 0.0) >= seconds for handle in shown):
+        due = [handle for handle in shown if there.get(handle, 0.0) < seconds]
+        if not due:
             return frozenset(shown)
-        held = await self._held(service, session, there, shown, seconds)
+        held = await self._held(service, session, there, shown, due, seconds)
         counts = self._metrics.originals
         counts.add(len(held - there.keys()), "written")
-        counts.add(len(held & there.keys()), "renewed")
+        counts.add(len(held.intersection(due) & there.keys()), "renewed")
         counts.add(len(shown) - len(held), "refused")
         return held
 
     async def _held(
-        self, service: Service, session: str, there: Mapping[str, float], shown: Makers, seconds: float
+        self,
+        service: Service,
+        session: str,
+        there: Mapping[str, float],
+        shown: Makers,
+        due: Sequence[str],
+        seconds: float,
     ) -> frozenset[str]:
+        held = frozenset(shown)
         try:
-            renewed = {handle: None if handle in there else text() for handle, text in shown.items()}
-            missing = await self._keep(service, session, renewed, seconds)
-            if missing & there.keys():  # gone since the session was opened; what one writes may push out another
-                renewed = {h: shown[h]() if h in missing else None for h in shown if h not in missing or h in there}
-                missing = await self._keep(service, session, renewed, seconds)
+            asked = {handle: None if handle in there else shown[handle]() for handle in due}
+            missing = await self._keep(service, session, asked, seconds) & held
+            if missing & there.keys():  # gone since the session was opened, or pushed out by what was written
+                asked = {h: shown[h]() if h in missing else None for h in shown if h not in missing or h in there}
+                held, missing = frozenset(asked), await self._keep(service, session, asked, seconds)
         except StoreError:
             return frozenset()
-        return frozenset(renewed) - missing
+        return held - missing
 
     async def read(self, place: Place, handle: str) -> Original | None:
         """What a handle of the tenant stands for. Raises `StoreError`."""
@@ -143,7 +152,7 @@ class Originals:
     async def _keep(
         self, service: Service, session: str, texts: Mapping[str, str | None], seconds: float
     ) -> frozenset[str]:
-        """Write originals, or renew those without a text; which of them are not there then."""
+        """Write originals, or renew those without a text; which of all handles are not there then."""
         place = service.place
         args: list[Argument] = [session, service.session_limits.stored_bytes, int(seconds * (1 + SPARE) * 1000)]
         for handle, text in texts.items():
@@ -151,7 +160,7 @@ class Originals:
         keys = (*place.texts, _of_session(place, session), *_keys(place, list(texts)))
         kept = _kept(await self._store.run(_KEEP, keys, args, WAIT_SECONDS))
         await self._texts.settle(place, kept.counted)
-        return kept.missing
+        return kept.missing.union([member.removeprefix("o:") for member in kept.counted.evicted])
 
     def _sealed(self, place: Place, handle: str, text: str) -> bytes:
         return self._vault.seal(text.encode("utf-8", "surrogatepass"), place.key(_member(handle)))

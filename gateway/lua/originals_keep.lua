@@ -1,4 +1,4 @@
--- Keeps originals for a session. texts.lua stands before it.
+-- Keeps originals for a session, those that are new or due; of its others nothing is touched. texts.lua stands before it.
 --
 -- KEYS: the tenant's texts (3), the session's originals, then for each original: itself, its sessions
 -- ARGV: session, most bytes of text, ms to keep, then for each original: handle, sealed text ('': it is there already)
@@ -33,9 +33,12 @@ for at = 4, #ARGV, 2 do
   end
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now_ms)
-redis.call('PEXPIRE', KEYS[4], ttl_ms)
+redis.call('PEXPIRE', KEYS[4], math.max(ttl_ms, redis.call('PTTL', KEYS[4])))
 
-local total, gone = texts_bounded(index, now_ms, cap)
+-- What the session shows beside them is in use as well: the texts of others go first.
+local total, gone = texts_bounded(index, now_ms, cap, function(member)
+  return string.sub(member, 1, 2) == 'o:' and redis.call('ZSCORE', KEYS[4], string.sub(member, 3))
+end)
 local missing = {}
 for _, handle in ipairs(asked) do
   if not redis.call('ZSCORE', index[1], 'o:' .. handle) then missing[#missing + 1] = handle end

@@ -26,19 +26,24 @@ local function text_used(index, now_ms, member, bytes, ttl_ms)
 end
 
 -- Takes texts off the list whose time is over, then the longest unused ones until `cap` bytes are left (so many at
--- once that a script stays short; the rest goes next time). Gives the bytes left and who was taken off before its time.
-local function texts_bounded(index, now_ms, cap)
+-- once that a script stays short; the rest goes next time). Whoever is `in_use` now is used now, which is noted only when
+-- it comes to that. Gives the bytes left and who was taken off before its time.
+local function texts_bounded(index, now_ms, cap, in_use)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', index[2], '-inf', now_ms, 'LIMIT', 0, 256)) do
     text_gone(index, member)
   end
   local gone = {}
   local total = tonumber(redis.call('HGET', index[3], '') or 0)
   while total > cap and #gone < 1000 do
-    local member = redis.call('ZRANGE', index[1], 0, 0)[1]
+    local member, used_ms = unpack(redis.call('ZRANGE', index[1], 0, 0, 'WITHSCORES'))
     if not member then break end
-    text_gone(index, member)
-    gone[#gone + 1] = member
-    total = tonumber(redis.call('HGET', index[3], '') or 0)
+    if in_use and tonumber(used_ms) < now_ms and in_use(member) then
+      redis.call('ZADD', index[1], now_ms, member)
+    else
+      text_gone(index, member)
+      gone[#gone + 1] = member
+      total = tonumber(redis.call('HGET', index[3], '') or 0)
+    end
   end
   local last = redis.call('ZRANGE', index[2], -1, -1, 'WITHSCORES')[2]
   for _, key in ipairs(index) do
