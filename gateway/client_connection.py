@@ -8,13 +8,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import httptools
 
 from gateway.call import Request
 from gateway.clock import Clock
 from gateway.known_head import KnownHead
+from gateway.request_head import NOT_HTTP, path_of, query_of, refusal_of, size_of, written
 from gateway.responder import Responder
 from gateway.tasks import Tasks
 
@@ -24,6 +25,7 @@ Refuse = Callable[[int, str, Responder], None]
 
 QUEUED_REQUESTS = 8
 """Pipelined requests kept waiting on one connection before we stop reading from it."""
+OTHER_PROTOCOLS: Final = (b"upgrade", b"http2-settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Limits:
     idle_seconds: float = 75.0
     unread_seconds: float = 60.0
     """How long a client may leave its stream unread while we hold the engine back for it."""
+    linger_seconds: float = 10.0
+    """How long what a refused client still sends is thrown away, so that it can read the refusal first."""
 
 
 class Front(Protocol):
@@ -67,7 +71,10 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes = 0
         self._in_head = False
         self._in_body = False
+        self._http10 = False
+        self._upgrades = False
         self._refused = False
+        self._ending = server.draining  # nothing is taken up any more but what is here already
         self._costs = False
         self._waiting: deque[Request] = deque()
         self._whole = b""  # what was read, while it may be one whole request
@@ -98,17 +105,19 @@ class ClientConnection(asyncio.Protocol):
         self._stalled_bytes += len(data)  # the parser's callbacks set it back whenever the request gets on
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(400, "This server does not upgrade connections.")
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay(data[upgrade.args[0] :])
+            return
         except httptools.HttpParserCallbackError as error:
             raise error.__context__ or error from None
         except httptools.HttpParserError:
-            self._refuse(400, "The request is not well-formed HTTP/1.1.")
+            self._refuse(400, NOT_HTTP)
         if self._stalled_bytes > self._limits.head_bytes:
-            self._refuse(431, f"The request head is longer than {self._limits.head_bytes} bytes.")
+            self._refuse_head()
 
     def eof_received(self) -> bool:
         """A client that closed its side: a call that costs an engine ends, a mere look-up is still answered."""
+        self._ending = True
         return self.responder is not None and not self._costs
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -147,15 +156,21 @@ class ClientConnection(asyncio.Protocol):
         self._headers[name] = self._headers[name] + b", " + value if name in self._headers else value
 
     def on_headers_complete(self) -> None:
+        if self._refused:
+            return
         self._in_head, self._in_body = False, True
         self._stalled_bytes = 0
         self.deadline = self._server.clock() + self._limits.body_seconds
-        if int(self._headers.get(b"content-length", b"0")) > self._limits.body_bytes:
-            self._too_large()
-        elif self._headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-            self._refuse(501, "The only transfer encoding understood is chunked.")
-        elif self._headers.get(b"expect", b"").lower() == b"100-continue":
-            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        version = self._parser.get_http_version()
+        self._http10 = version == "1.0"
+        if self._too_long():
+            self._refuse_head()
+        elif (refusal := refusal_of(version, self._headers, self._limits.body_bytes)) is not None:
+            self._refuse(*refusal)
+        elif self._parser.should_upgrade():
+            self._upgrades = True  # the parser takes this for the end of the request
+        elif self.responder is None:
+            self._call_for_body()
 
     def on_chunk_header(self) -> None:
         self._stalled_bytes = 0
@@ -167,15 +182,14 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes += len(data)
         self._body.append(data)
         if self._body_bytes > self._limits.body_bytes:
-            self._too_large()
+            self._refuse(413, f"The body is longer than {self._limits.body_bytes} bytes.")
 
     def on_message_complete(self) -> None:
-        if self._refused:
+        if self._refused or self._upgrades:
             return
         self._in_body = False
         self._stalled_bytes = 0
         self.deadline = float("inf")
-        version = self._parser.get_http_version()
         request = Request(
             method=self._parser.get_method().decode("ascii"),
             path=path_of(self._url),
@@ -183,7 +197,7 @@ class ClientConnection(asyncio.Protocol):
             headers=self._headers,
             body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
             keep_alive=self._parser.should_keep_alive(),
-            http10=version != "1.1",
+            http10=self._http10,
         )
         self._body = []
         if self.responder is None:
@@ -203,14 +217,16 @@ class ClientConnection(asyncio.Protocol):
 
     def answered(self, *, keep: bool) -> None:
         self.responder = None
-        if not keep or self._refused or self._server.draining:
-            self._close()
-        elif self._waiting:
+        if keep and self._waiting:
             self._serve(self._waiting.popleft())
             if self._transport is not None and not self._waiting:
                 self._transport.resume_reading()
-        else:
+        elif not keep or self._ending:
+            self._end()
+        elif self.deadline == float("inf"):
             self.deadline = self._server.clock() + self._limits.idle_seconds
+        else:  # the next request is coming in; it has its own time
+            self._call_for_body()
 
     def cut(self) -> None:
         if self._transport is not None:
@@ -220,9 +236,9 @@ class ClientConnection(asyncio.Protocol):
 
     def timed_out(self) -> None:
         """Past the deadline: nothing asked yet is closed quietly, half a request is answered with a 408."""
-        if self._in_head or self._in_body:
+        if self.receiving and not self._refused:
             self._refuse(408, "The request was not complete in time.")
-        else:
+        elif self.responder is None:
             self._close()
 
     def unread(self) -> None:
@@ -232,45 +248,78 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.cut()
 
-    def close_when_idle(self) -> None:
-        if self.responder is None:
+    @property
+    def receiving(self) -> bool:
+        """Whether a request has begun to come in."""
+        return self._in_head or self._in_body
+
+    def drain(self) -> None:
+        """Take up nothing more than what is being answered, or has begun to come in."""
+        self._ending = True
+        self._waiting.clear()
+        if self.responder is not None:
+            self.responder.close_after()
+        elif not self.receiving:
             self._close()
 
     def _serve(self, request: Request) -> None:
         self._costs = request.method == "POST"
-        responder = Responder(self, keep=request.keep_alive, http10=request.http10, head_only=request.method == "HEAD")
+        keep = request.keep_alive and (not self._ending or bool(self._waiting))
+        responder = Responder(self, keep=keep, http10=request.http10, head_only=request.method == "HEAD")
         self.responder = responder
         task = self._server.tasks.start(self._server.handle(request, responder), name="request")
         responder.cancel = task.cancel
 
-    def _too_large(self) -> None:
-        self._refuse(413, f"The body is longer than {self._limits.body_bytes} bytes.")
+    def _call_for_body(self) -> None:
+        """Send for a body that waits to be asked for (RFC 9110, 10.1.1); not within the answer to another request."""
+        if self._in_body and not self._http10 and self._headers.get(b"expect", b"").lower() == b"100-continue":
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _stay(self, rest: bytes) -> None:
+        """Read a request that wishes for another protocol, as a server may (RFC 9110, 7.8), as if it did not.
+
+        The parser has left out its body: the head goes through another one, without the wish, and `rest` behind it.
+        """
+        self._upgrades = False
+        method = self._parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(400, "This server is no tunnel.")
+        if self._refused:
+            return
+        self._parser = httptools.HttpRequestParser(self)
+        headers = {name: value for name, value in self._headers.items() if name not in OTHER_PROTOCOLS}
+        self._stalled_bytes = 0
+        self.data_received(written(method, self._url, headers) + rest)
+
+    def _too_long(self) -> bool:
+        if 0 < len(self._whole) <= self._limits.head_bytes:
+            return False  # it came in one read, with all that is behind it
+        return size_of(self._parser.get_method(), self._url, self._headers) > self._limits.head_bytes
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"The request head is longer than {self._limits.head_bytes} bytes.")
 
     def _refuse(self, status: int, message: str) -> None:
         if self._refused:
             return
-        self._refused = True
+        self._refused = self._ending = True
         self._body = []
         if self.responder is None:  # else the answer under way ends first and then closes
             self.responder = Responder(self, keep=False, http10=False)
             self._server.refuse(status, message, self.responder)
 
+    def _end(self) -> None:
+        """Nothing more is answered. What a refused client still sends is read and thrown away for a while.
+
+        Closing while some of it is unread would reset the connection, and the client would never see the refusal.
+        """
+        if not self._refused or self._transport is None or not self._transport.can_write_eof():
+            self._close()
+            return
+        self.deadline = self._server.clock() + self._limits.linger_seconds
+        self._transport.write_eof()
+        self._transport.resume_reading()
+
     def _close(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
-
-
-def path_of(url: bytes) -> str:
-    """The path alone, of an origin-form or absolute-form target; a target that is neither gives an empty path."""
-    try:
-        return (httptools.parse_url(url).path or b"").decode("ascii")
-    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-        return ""
-
-
-def query_of(url: bytes) -> str:
-    """What stands behind the path of a target; empty for a target that is neither form."""
-    try:
-        return (httptools.parse_url(url).query or b"").decode("ascii", "replace")
-    except httptools.HttpParserInvalidURLError:
-        return ""

@@ -6,13 +6,16 @@ connection, so that a cut answer never looks complete.
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Final, Protocol
 
 Header = tuple[bytes, bytes]
 
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
 STATUS_LINES[529] = b"HTTP/1.1 529 Overloaded\r\n"
+CLOSED: Final = b"connection: close\r\n"
+KEPT: Final = b"connection: keep-alive\r\n"
+"""For HTTP/1.0, where a connection that nobody says is kept is closed."""
 
 
 class Line(Protocol):
@@ -127,6 +130,10 @@ class Responder:
             self.source = None
             self._line.cut()
 
+    def close_after(self) -> None:
+        """Told by the connection: it takes nothing more after this answer, which says so if it can."""
+        self._keep = False
+
     def too_slow(self) -> None:
         """Told by the connection: the client has left its stream unread for too long, the connection is cut."""
         self.slow = True
@@ -143,7 +150,7 @@ class Responder:
 
     def _head(self, status: int, headers: Iterable[Header], framing: bytes) -> bytes:
         lines = b"\r\n".join((*map(b": ".join, headers), b""))
-        close = b"" if self._keep else b"connection: close\r\n"
+        close = (b"" if self._chunked else KEPT) if self._keep else CLOSED
         line = STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status  # engines may use any number
         return b"".join((line, self._line.date, lines, framing, close, b"\r\n"))
 

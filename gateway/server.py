@@ -6,10 +6,14 @@ Rule: a server that drains accepts no more and lets what runs end.
 import asyncio
 import ssl
 from email.utils import formatdate
+from typing import Final
 
 from gateway.client_connection import ClientConnection, Handle, Limits, Refuse
 from gateway.clock import Clock
 from gateway.tasks import Tasks
+
+LOOK_EVERY_SECONDS: Final = 0.05
+"""How often a server that drains looks whether requests are still coming in."""
 
 
 class Server:
@@ -55,8 +59,16 @@ class Server:
         if self._listener is not None:
             self._listener.close()
         for connection in list(self.connections):
-            connection.close_when_idle()
-        return await self.tasks.drain(seconds)
+            connection.drain()
+        until = self.clock() + seconds
+        await self.tasks.drain(seconds)
+        while (left := until - self.clock()) > 0 and self._receiving():
+            await asyncio.sleep(min(left, LOOK_EVERY_SECONDS))
+            await self.tasks.drain(max(0.0, until - self.clock()))
+        return not self.tasks
+
+    def _receiving(self) -> bool:
+        return any(each.receiving for each in self.connections)
 
     def close(self) -> None:
         for connection in list(self.connections):

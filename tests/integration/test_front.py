@@ -1,6 +1,7 @@
 """The front over real sockets: what is refused, what is answered, in which order, and when a connection ends."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from email.utils import parsedate_to_datetime
@@ -13,6 +14,7 @@ from gateway.clock import monotonic
 from gateway.responder import Responder
 from gateway.server import Server
 from gateway.tasks import Tasks
+from tests.house import until
 
 LIMITS = Limits(head_bytes=4_096, body_bytes=1_000, head_seconds=0.2, body_seconds=0.2, idle_seconds=0.2)
 
@@ -130,6 +132,11 @@ async def test_expect_100_continue_is_answered_before_the_body_comes(server: Ser
         post(b"3\nabc\n0\n\n", "Transfer-Encoding: chunked"),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        post(b"abc", "Content-Length: " + "0" * 3_000 + "3"),
+        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x, y\r\n\r\n",
     ],
     ids=[
         "te+cl",
@@ -142,6 +149,11 @@ async def test_expect_100_continue_is_answered_before_the_body_comes(server: Ser
         "chunk-lf",
         "h2",
         "tls",
+        "long-cl",
+        "te-in-1.0",
+        "no-host",
+        "two-hosts",
+        "hosts",
     ],
 )
 async def test_what_is_not_plain_http_1_1_is_refused_and_closed(ask: Ask, data: bytes) -> None:
@@ -150,9 +162,73 @@ async def test_what_is_not_plain_http_1_1_is_refused_and_closed(ask: Ask, data: 
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
-async def test_an_upgrade_is_ignored_and_the_connection_closed(ask: Ask) -> None:
-    answer = await ask(b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nmore")
-    assert answer.endswith(b"GET /x 0")
+@pytest.mark.parametrize("version", [b"0.9", b"1.2", b"2.0"])
+async def test_other_versions_are_refused(ask: Ask, version: bytes) -> None:
+    answer = await ask(b"GET / HTTP/%b\r\nHost: x\r\n\r\n" % version if version != b"0.9" else b"GET /\r\n\r\n")
+    assert re.match(rb"HTTP/1\.1 (400|505) ", answer)
+    assert answer.count(b"date: ") == 1
+
+
+H2C = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA")
+
+
+async def test_a_wish_for_another_protocol_is_ignored_and_the_body_read(ask: Ask) -> None:
+    """Java's HttpClient asks for HTTP/2 with its first request on every connection."""
+    data = post(b"abc", *H2C, "Content-Length: 3") + post(b"ab", "Content-Length: 2", CLOSE)
+    answer = await ask(data)
+    assert [part[:8] for part in answer.split(b"POST ")[1:]] == [b"/ 3HTTP/", b"/ 2"]
+    chunked = await ask(post(b"3\r\nabc\r\n0\r\n\r\n", *H2C, "Transfer-Encoding: chunked") + post(b"", CLOSE))
+    assert [part[:8] for part in chunked.split(b"POST ")[1:]] == [b"/ 3HTTP/", b"/ 0"]
+
+
+async def test_a_wish_for_another_protocol_without_a_body(ask: Ask) -> None:
+    wish = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    answer = await ask(wish + post(b"", "Content-Length: 0", CLOSE))
+    assert b"GET /x 0HTTP/1.1 200" in answer
+    assert answer.endswith(b"POST / 0")
+
+
+async def test_a_tunnel_is_refused(ask: Ask) -> None:
+    answer = await ask(b"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\nmore")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+async def test_a_body_that_is_awaited_is_asked_for_when_the_answers_before_it_are_out(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    expecting = post(b"", "Content-Length: 3", "Expect: 100-continue", CLOSE)
+    writer.write(post(b"", "Content-Length: 0", path="/slow") + post(b"", "Content-Length: 0", path="/2") + expecting)
+    before = await asyncio.wait_for(reader.readuntil(b"100 Continue\r\n\r\n"), 2.0)
+    assert [part[:6] for part in before.split(b"POST ")[1:]] == [b"/slow ", b"/2 0HT"]
+    writer.write(b"abc")
+    assert (await asyncio.wait_for(reader.read(), 2.0)).endswith(b"POST / 3")
+    writer.close()
+
+
+async def test_http_1_0_knows_no_100_continue(ask: Ask) -> None:
+    answer = await ask(post(b"abc", "Content-Length: 3", "Expect: 100-continue", version="1.0"))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_an_http_1_0_client_is_told_that_its_connection_is_kept(ask: Ask) -> None:
+    kept = post(b"abc", "Content-Length: 3", "Connection: keep-alive", version="1.0")
+    first, second = (await ask(kept + post(b"ab", "Content-Length: 2", version="1.0"))).split(b"POST / 3")
+    assert b"connection: keep-alive\r\n" in first
+    assert b"connection: close\r\n" in second
+    assert second.endswith(b"POST / 2")
+
+
+@pytest.mark.parametrize("path", ["/", "/slow"])
+async def test_a_look_up_whose_client_closes_its_side_is_answered_and_the_connection_closed(
+    server: Server, path: str
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write_eof()
+    answer = await asyncio.wait_for(reader.read(), 2.0)  # nobody sweeps here: it ends by itself
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+    assert answer.endswith(b"GET /2 0")
+    writer.close()
 
 
 async def test_other_transfer_encodings_are_refused(ask: Ask) -> None:
@@ -176,6 +252,53 @@ async def test_a_head_over_the_limit_is_refused(ask: Ask) -> None:
     assert answer.startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("behind", [b"", b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"])
+async def test_the_limit_of_a_head_is_exact_however_it_is_read(server: Server, over: int, behind: bytes) -> None:
+    """Whole, behind another request, and byte by byte."""
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: %b\r\n\r\n"
+    data = head % (b"a" * (LIMITS.head_bytes - len(head % b"") + over))
+    for size in (len(behind + data), 1_000):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for at in range(0, len(behind + data), size):
+            writer.write((behind + data)[at : at + size])
+            await asyncio.sleep(0.002)
+        answer = await asyncio.wait_for(reader.read(), 2.0)
+        writer.close()
+        assert answer.count(b"HTTP/1.1 200 ") == bool(behind) + (not over)
+        assert answer.count(b"HTTP/1.1 431 ") == (over and not behind)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        post(b"a" * 3_000_000, "Content-Length: 3000000"),
+        post(b"2dc6c0\r\n" + b"a" * 3_000_000 + b"\r\n0\r\n\r\n", "Transfer-Encoding: chunked"),
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 3_000_000,
+        b"garbage\r\n" * 300_000,
+    ],
+    ids=["length", "chunked", "head", "garbage"],
+)
+async def test_who_sends_too_much_reads_why_it_is_refused(server: Server, data: bytes) -> None:
+    """What is still on its way when an answer closes the connection must not reset it before the answer is read."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(data)
+    await asyncio.wait_for(writer.drain(), 5.0)
+    answer = await asyncio.wait_for(reader.read(), 5.0)
+    assert re.match(rb"HTTP/1\.1 4(00|13|31) ", answer)
+    writer.close()
+
+
+async def test_who_goes_on_sending_after_a_refusal_is_cut_in_the_end(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"garbage\r\n")
+    assert (await asyncio.wait_for(reader.read(), 5.0)).startswith(b"HTTP/1.1 400 ")
+    assert len(server.connections) == 1
+    next(iter(server.connections)).timed_out()
+    await until(lambda: not server.connections)
+    writer.close()
+
+
 async def test_slow_heads_and_bodies_are_refused_and_idle_connections_closed(server: Server, ask: Ask) -> None:
     async def sweep() -> None:
         while True:
@@ -191,3 +314,42 @@ async def test_slow_heads_and_bodies_are_refused_and_idle_connections_closed(ser
     assert slow_body.startswith(b"HTTP/1.1 408 ")
     assert idle.endswith(b"POST / 3")
     assert silent == b""
+
+
+async def test_a_server_that_drains_answers_what_has_begun_and_says_that_it_closes() -> None:
+    go_on = asyncio.Event()
+
+    async def held(request: Request, responder: Responder) -> None:
+        await go_on.wait()
+        await echo(request, responder)
+
+    server = Server(held, refuse, Tasks(), monotonic, LIMITS)
+    await server.listen("127.0.0.1", 0)
+    running, half, idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+    running[1].write(post(b"", "Content-Length: 0") + post(b"", "Content-Length: 0", path="/later"))
+    half[1].write(post(b"ab", "Content-Length: 3"))
+    await until(lambda: len(server.connections) == 3 and len(server.tasks) == 1 and receiving(server))
+    draining = asyncio.create_task(server.drain(30.0))
+    assert await asyncio.wait_for(idle[0].read(), 5.0) == b""
+    half[1].write(b"c")
+    await until(lambda: len(server.tasks) == 2)
+    go_on.set()
+    for (reader, writer), end in ((half, b"POST / 3"), (running, b"POST / 0")):
+        answer = await asyncio.wait_for(reader.read(), 5.0)
+        assert answer.endswith(end)
+        assert b"connection: close\r\n" in answer
+        writer.close()
+    assert await draining
+    idle[1].close()
+
+
+def receiving(server: Server) -> bool:
+    return any(one.receiving for one in server.connections)
+
+
+async def test_half_a_request_does_not_hold_up_a_server_that_drains_for_longer_than_it_may(server: Server) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(post(b"ab", "Content-Length: 3"))
+    await until(lambda: receiving(server))
+    assert await asyncio.wait_for(server.drain(0.1), 5.0)
+    writer.close()

@@ -50,6 +50,21 @@ def test_a_stream_for_http_1_0_ends_with_the_connection() -> None:
     assert line.kept is False
 
 
+def test_a_client_of_http_1_0_that_keeps_its_connection_is_told_that_it_is_kept() -> None:
+    answer, line = responder(http10=True)
+    answer.reply(200, (), b"")
+    assert b"connection: keep-alive\r\n" in line.bytes
+    assert line.kept is True
+
+
+def test_an_answer_that_is_the_last_one_says_so() -> None:
+    answer, line = responder()
+    answer.close_after()
+    answer.reply(200, (), b"")
+    assert b"connection: close\r\n" in line.bytes
+    assert line.kept is False
+
+
 def test_a_cut_stream_has_no_end() -> None:
     answer, line = responder()
     answer.start(200, TEXT)
