@@ -69,7 +69,19 @@ class Tariff:
     A price list of tokens goes before a price of GPU hours; without either nothing costs money.
     """
 
-    __slots__ = ("_attention", "_devices", "_growing", "_hour_nanos", "_kv", "_linear", "_shape", "_steps", "_tokens")
+    __slots__ = (
+        "_attention",
+        "_attention_to_all",
+        "_devices",
+        "_growing_bytes",
+        "_hour_nanos",
+        "_kv",
+        "_linear",
+        "_shape",
+        "_steps",
+        "_tokens",
+        "_windows",
+    )
 
     def __init__(
         self, geometry: Geometry, hardware: Hardware, tokens: TokenPrices | None = None, hour_nanos: int | None = None
@@ -81,9 +93,11 @@ class Tariff:
         self._hour_nanos = hour_nanos
         self._devices = devices * MICROS
         self._linear = linear_flops(geometry, 1) / (hardware.flops(geometry.weight_dtype) * share.flops)
-        self._attention = [(flops / attention, cap) for flops, cap in pair_flops(geometry)]
+        self._attention_to_all = sum([flops / attention for flops, cap in pair_flops(geometry) if cap is None])
+        self._attention = [(flops / attention, cap) for flops, cap in pair_flops(geometry) if cap is not None]
         self._kv = 1 / kv_bytes_per_second(geometry, hardware)
-        self._growing = geometry.grows
+        self._growing_bytes = sum([size for size, window in geometry.grows if window is None])
+        self._windows = [(size, window) for size, window in geometry.grows if window is not None]
         self._steps: dict[int, float] = {}
 
     def charge(
@@ -107,6 +121,7 @@ class Tariff:
         seconds = used.prefill_tokens * self._linear
         seconds += used.decode_tokens * self._step_share(batch) + kv_read_bytes * self._kv
         new, cached = -(-used.prefill_tokens // prompts), used.cached_tokens // prompts
+        seconds += prompts * self._attention_to_all * (new * (cached + 1) + new * (new - 1) // 2)
         for rate, cap in self._attention:
             seconds += prompts * rate * capped_sum(cached + 1, new, cap)
         return math.ceil(seconds * self._devices)
@@ -116,12 +131,12 @@ class Tariff:
         choices, prompt = max(1, choices), used.prompt_tokens
         tokens, seconds = used.decode_tokens // choices, spent.prefill_seconds + spent.decode_seconds
         state = self._shape[0].state_bytes
-        held, grown = 0, 0
-        for size, window in self._growing:
-            kept = prompt if window is None else min(prompt, window)
+        held = self._growing_bytes * prompt
+        grown = self._growing_bytes * (tokens * (tokens - 1) // 2)
+        for size, window in self._windows:
+            kept = min(prompt, window)
             held += size * kept
-            if tokens:
-                grown += size * (capped_sum(prompt, tokens, window) - kept * tokens)
+            grown += size * (capped_sum(prompt, tokens, window) - kept * tokens)
         sequences = choices * state * seconds
         return math.ceil(held * seconds + sequences + choices * grown * spent.decode_seconds / max(1, tokens))
 

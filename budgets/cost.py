@@ -48,9 +48,11 @@ def capped_sum(first: int, count: int, cap: int | None = None) -> int:
     """The sum of `min(first + i, cap)` for i below `count`; None: no cap."""
     if count <= 0:
         return 0
-    growing = count if cap is None else min(count, max(0, cap - first))
+    if cap is None or first + count <= cap:
+        return count * first + count * (count - 1) // 2
+    growing = min(count, max(0, cap - first))
     total = growing * first + growing * (growing - 1) // 2
-    return total + (count - growing) * (cap or 0)
+    return total + (count - growing) * cap
 
 
 def prefill_flops(geometry: Geometry, tokens: int, cached_tokens: int = 0) -> int:

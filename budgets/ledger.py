@@ -8,7 +8,7 @@ used is charged even if it exceeds the budget (debt), because it has been used.
 import dataclasses
 import secrets
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final
 
 from budgets import lease
 from budgets.grant import Balance, Denied, Grant, Misdated, denial
@@ -118,12 +118,12 @@ async def settle(run: RunScript, grant: Grant, amounts: Amounts, entry: Entry | 
     return step.read(await run(step.script, step.keys, step.args))
 
 
-def _reserved(asked: Grant, reply: object) -> Grant | Denied | Misdated:
-    refused, wait_us, now_us, *rest = cast("list[int]", reply)
+def _reserved(asked: Grant, reply: Any) -> Grant | Denied | Misdated:
+    refused, wait_us, now_us, *rest = reply
     now, terms = now_us / MICRO, asked.stands.terms
     if refused == _MISDATED:
         return Misdated(now)
-    in_use, tightest, fullest, shadowed, near = cast("tuple[bytes, list[int], int, list[int], list[int]]", rest)
+    in_use, tightest, fullest, shadowed, near = rest
     stood = Stood(asked.stands, in_use, now, tightest, fullest, near)
     if refused:
         return _denied(asked, terms[refused - 1], stood.in_use[refused - 1], wait_us, stood)
@@ -137,8 +137,7 @@ def _denied(asked: Grant, terms: Terms, in_use: int, wait_us: int, stood: Stood)
     return dataclasses.replace(denied, never=wait_us >= _NEVER_US, stood=stood)
 
 
-def _extended(grant: Grant, reply: object) -> Grant | Limit | None:
-    refused = cast("list[int]", reply)
+def _extended(grant: Grant, refused: Any) -> Grant | Limit | None:
     if not refused:
         return grant
     limits = [grant.stands.terms[number - 1].limit for number in refused if number > 0]

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from budgets import ledger
 from budgets.fullness import fullness
-from budgets.ledger import Denied
+from budgets.ledger import Amounts, Denied
 from budgets.script import Step, both
 from budgets.usage import Usage
 from gateway import artifacts, digests, sessions
@@ -32,7 +32,7 @@ from gateway.noting import Noting
 from gateway.opening import NO_SESSION, Opening
 from gateway.originals import Original, Originals, checked
 from gateway.outstanding import Outstanding
-from gateway.passage import CLIENT, Opened, Passage
+from gateway.passage import CLIENT, Bill, Opened, Passage
 from gateway.prefixes import is_cold
 from gateway.prices import pricing
 from gateway.recalled import Left, Recollections
@@ -47,7 +47,7 @@ from gateway.tenants import Caller
 from gateway.texts import Place, Texts
 from gateway.vault import Vault
 from policies.keeping import NOTHING
-from policies.memory import EMPTY, Memory
+from policies.memory import EMPTY
 
 
 class Books:
@@ -176,30 +176,35 @@ class Books:
             raise artifacts.not_found()
         return found
 
-    async def close(self, passage: Passage, opened: Opened, used: Usage | None) -> None:
+    async def close(self, passage: Passage, opened: Opened, bill: Bill | None) -> None:
         """Charge what was used, give back the rest, write the session. Never raises for a store that is away."""
-        service = passage.service
-        self.outstanding.closed(opened.grant)
-        if used is not None and passage.label == CLIENT:
-            own_tokens = passage.planned.own_tokens if passage.planned else None
-            self._forecast.learn(passage.call, service, used, own_tokens)
-            self._learn_warmth(passage, opened)
-        call = passage.call
-        charge = passage.charge(used) if used is not None else None
-        amounts = service.amounts(used, call.choices, call.prompts, charge) if used is not None else {}
-        entry = entry_of(passage, opened, used)
-        grant = opened.grant
-        self._opening.ended(grant, amounts)
+        service, grant = passage.service, opened.grant
+        self.outstanding.closed(grant)
+        amounts: Amounts = {}
+        progress = None
+        if bill is not None:
+            if passage.label == CLIENT:
+                self._learn(passage, bill.used)
+            amounts = service.amounts(bill.used, passage.call.choices, passage.call.prompts, bill.charge)
+            progress = self._progress(passage, opened, bill)
+        entry = entry_of(passage, opened, bill)
+        if grant.local:
+            self._opening.ended(grant, amounts)
         limited = grant.scope.limits or entry is not None
         settling = ledger.settling(grant, amounts, entry) if limited else None
-        progress = self._progress(passage, opened, used) if used is not None else None
-        saving = _saving(opened.session, progress, service.session_limits) if progress is not None else None
+        saving = None if progress is None else _saving(opened.session, progress, service.session_limits)
         try:
             if passage.extension is not None:
                 await passage.extension.ended()
-            saved = await self._closed(settling, saving, service.caller)
+            saved = None
+            if settling is not None and saving is not None:
+                _, saved = await self._store.ask(both(settling, saving), WRITE_SECONDS)
+            elif settling is not None:
+                await self._store.ask(settling, WRITE_SECONDS)
+            elif saving is not None:
+                saved = await self._store.ask(saving, WRITE_SECONDS)
             if saved is not None and progress is not None:
-                await self._remember(opened.session, progress, service.session_limits, passage.memory, saved)
+                await self._saved(passage, opened.session, progress, saved)
         except StoreError as error:
             self._noting.unwritten(error)
             if settling is not None and error.retryable:
@@ -214,13 +219,16 @@ class Books:
                 self._backlog.add(settling)
             raise
 
-    async def _remember(
-        self, session: Session, progress: Progress, limits: SessionLimits, memory: Memory, saved: Saved
-    ) -> None:
+    async def _saved(self, passage: Passage, session: Session, progress: Progress, saved: Saved) -> None:
         """A session is written: join its edits with those of others, and keep in mind how it was left."""
+        caller = passage.service.caller
+        self._metrics.sessions_live.set(saved.live, self._metrics.tenant(caller.tenant))
+        if saved.evicted:
+            place, histories = Place(caller.tenant, caller.may.organisation), caller.may.session.history != "none"
+            await self._forgetting.evicted(place, saved.evicted, histories=histories)
         if saved.other is not None:
-            await self._memories.join(self._store.ask, session, saved, memory)
-        self.recollections.saved(session, progress, saved, limits, memory, monotonic())
+            await self._memories.join(self._store.ask, session, saved, passage.memory)
+        self.recollections.saved(session, progress, saved, passage.service.session_limits, passage.memory, monotonic())
 
     async def _write_late(self, left: Left) -> bool:
         """Write a record that had waited; false if its session was deleted since. Raises `StoreError`."""
@@ -228,36 +236,24 @@ class Books:
         saved = await self._store.ask(_saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
         await self._forgetting.evicted(Place(left.session.tenant, left.session.organisation), saved.evicted)
         if self.recollections.still(left):
-            await self._remember(left.session, left.unsaved, left.limits, left.memory, saved)
+            if saved.other is not None:
+                await self._memories.join(self._store.ask, left.session, saved, left.memory)
+            self.recollections.saved(left.session, left.unsaved, saved, left.limits, left.memory, monotonic())
         return saved.status != "deleted"
 
-    def _learn_warmth(self, passage: Passage, opened: Opened) -> None:
-        """What the home of a session that went on still held of what was sent unchanged."""
+    def _learn(self, passage: Passage, used: Usage) -> None:
+        """What the call took, and what the home of a session that went on still held of what was sent unchanged."""
+        own_tokens = passage.planned.own_tokens if passage.planned else None
+        self._forecast.learn(passage.call, passage.service, used, own_tokens)
         told, prefix = passage.delivery.usage, passage.prefix
         if told is not None and prefix is not None and passage.delivery.replica == prefix.home:
             self._forecast.learn_warmth(passage.service.model.name, prefix.tokens, told.cached_tokens)
 
-    async def _closed(self, settling: Step[bool] | None, saving: Step[Saved] | None, caller: Caller) -> Saved | None:
-        """What became of the session."""
-        saved = None
-        if settling is not None and saving is not None:
-            _, saved = await self._store.ask(both(settling, saving), WRITE_SECONDS)
-        elif settling is not None:
-            await self._store.ask(settling, WRITE_SECONDS)
-        elif saving is not None:
-            saved = await self._store.ask(saving, WRITE_SECONDS)
-        if saved is not None:
-            self._metrics.sessions_live.set(saved.live, self._metrics.tenant(caller.tenant))
-        if saved is not None and saved.evicted:
-            place, histories = Place(caller.tenant, caller.may.organisation), caller.may.session.history != "none"
-            await self._forgetting.evicted(place, saved.evicted, histories=histories)
-        return saved
-
-    def _progress(self, passage: Passage, opened: Opened, used: Usage) -> Progress | None:
+    def _progress(self, passage: Passage, opened: Opened, bill: Bill) -> Progress | None:
         if not opened.session.id or passage.planned is None:
             return None
         memory = self._memories.changed(opened.session, opened.known.memory, passage.planned.memory)
-        kv_read_bytes, prompt_tokens, before = passage.kv_read_bytes(used), used.prompt_tokens, opened.unsaved
+        kv_read_bytes, prompt_tokens, before = bill.kv_read_bytes, bill.used.prompt_tokens, opened.unsaved
         if before is not None:
             memory = self._memories.sealed(opened.session, passage.planned.memory) if memory is None else memory
             kv_read_bytes, prompt_tokens = kv_read_bytes + before.kv_read_bytes, prompt_tokens + before.prompt_tokens

@@ -4,11 +4,10 @@ Rule: TTFT runs from the request's arrival, TPOT is (end to end - TTFT) / (decod
 because prefill-heavy and decode-heavy calls are not comparable.
 """
 
-from budgets.usage import Usage
 from gateway.call import Outcome
 from gateway.clock import Clock
-from gateway.metrics import Metrics
-from gateway.passage import Passage
+from gateway.metrics import Metrics, Totals
+from gateway.passage import Bill, Passage
 from gateway.prefixes import found
 
 
@@ -19,45 +18,47 @@ class Measure:
         self._metrics = metrics
         self._clock = clock
 
-    def ended(self, passage: Passage, outcome: Outcome, used: Usage | None) -> None:
+    def ended(self, passage: Passage, outcome: Outcome, bill: Bill | None) -> None:
         """One call, however it ended."""
         may, delivery = passage.service.caller.may, passage.delivery
         tenant = self._metrics.tenant(may.tenant)
         self._metrics.requests.add(1, tenant, may.tier, delivery.pool, outcome)
-        if used is not None:
-            self._used(tenant, passage, used)
+        if bill is not None:
+            self._used(tenant, passage, bill)
         if passage.prefix is not None and delivery.sent:
             found(self._metrics, passage.prefix, delivery)
         if delivery.first_at:
-            self._timed(passage, used)
+            self._timed(passage, bill)
 
-    def summarised(self, passage: Passage, used: Usage | None) -> None:
+    def summarised(self, passage: Passage, bill: Bill | None) -> None:
         """One call for a record of older turns, which no client made."""
-        if used is None:
+        if bill is None:
             return
         tenant, model = self._metrics.tenant(passage.service.caller.may.tenant), passage.service.model.name
-        self._used(tenant, passage, used)
+        self._used(tenant, passage, bill)
         for kind in ("prefill", "cached", "decode"):
-            self._metrics.summary_tokens.add(getattr(used, f"{kind}_tokens"), tenant, model, kind)
+            self._metrics.summary_tokens.add(getattr(bill.used, f"{kind}_tokens"), tenant, model, kind)
 
-    def _used(self, tenant: str, passage: Passage, used: Usage) -> None:
-        totals = self._metrics.used.of(tenant, passage.service.model.name, passage.delivery.pool)
-        totals.prefill += used.prefill_tokens
-        totals.cached += used.cached_tokens
-        totals.decode += used.decode_tokens
-        totals.kv_read_bytes += passage.kv_read_bytes(used)
-        charge = passage.charge(used)
-        totals.kv_byte_seconds += charge.kv_byte_seconds
-        totals.gpu_microseconds += charge.gpu_microseconds
-        totals.money_nanos += charge.money_nanos
-        totals.network_bytes += charge.network_bytes
+    def _used(self, tenant: str, passage: Passage, bill: Bill) -> None:
+        used, charge = bill.used, bill.charge
+        totals = Totals(
+            used.prefill_tokens,
+            used.cached_tokens,
+            used.decode_tokens,
+            bill.kv_read_bytes,
+            charge.kv_byte_seconds,
+            charge.gpu_microseconds,
+            charge.money_nanos,
+            charge.network_bytes,
+        )
+        self._metrics.used.add(totals, tenant, passage.service.model.name, passage.delivery.pool)
         if used.source == "estimated":
             self._metrics.estimated.add(1, tenant)
 
-    def _timed(self, passage: Passage, used: Usage | None) -> None:
+    def _timed(self, passage: Passage, bill: Bill | None) -> None:
         labels = (passage.phase, passage.delivery.pool)
         first_at = passage.delivery.first_at
         self._metrics.ttft.of(*labels).observe(first_at - passage.started_at)
-        if used is not None and used.decode_tokens > 1:
-            seconds = (self._clock() - first_at) / (used.decode_tokens - 1)
+        if bill is not None and bill.used.decode_tokens > 1:
+            seconds = (self._clock() - first_at) / (bill.used.decode_tokens - 1)
             self._metrics.tpot.of(*labels).observe(seconds)

@@ -7,6 +7,7 @@ that labels cannot grow without bound.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -102,37 +103,30 @@ class Histogram:
         return family
 
 
-class Totals:
+class Totals(NamedTuple):
     """What calls of one tenant used of one model in one pool."""
 
-    __slots__ = (
-        "cached",
-        "decode",
-        "gpu_microseconds",
-        "kv_byte_seconds",
-        "kv_read_bytes",
-        "money_nanos",
-        "network_bytes",
-        "prefill",
-    )
-
-    def __init__(self) -> None:
-        self.prefill = self.cached = self.decode = self.kv_read_bytes = 0
-        self.kv_byte_seconds = self.gpu_microseconds = self.money_nanos = self.network_bytes = 0
+    prefill: int
+    cached: int
+    decode: int
+    kv_read_bytes: int
+    kv_byte_seconds: int
+    gpu_microseconds: int
+    money_nanos: int
+    network_bytes: int
 
 
 class UsedTotals:
-    """Tokens and KV bytes by tenant, model and pool: one look-up a call, whatever is counted."""
+    """Tokens and KV bytes by tenant, model and pool: one addition a call, whatever is counted."""
 
     __slots__ = ("_totals",)
 
     def __init__(self) -> None:
         self._totals: dict[Labels, Totals] = {}
 
-    def of(self, *labels: str) -> Totals:
-        if (totals := self._totals.get(labels)) is None:
-            totals = self._totals[labels] = Totals()
-        return totals
+    def add(self, used: Totals, *labels: str) -> None:
+        totals = self._totals.get(labels)
+        self._totals[labels] = used if totals is None else Totals._make(map(add, totals, used))
 
     def families(self) -> Iterator[Metric]:
         labels = ("tenant", "model", "pool")

@@ -9,7 +9,7 @@ from typing import Final
 from budgets.ledger import Denied, Grant
 from budgets.limit import Limit
 from gateway.clock import monotonic
-from gateway.degrading import Passed
+from gateway.degrading import NO_STAGES, Passed
 from gateway.denials import unpriced
 from gateway.logs import log
 from gateway.metrics import Metrics
@@ -45,7 +45,7 @@ class Noting:
             self._metrics.local.add(1, self._metrics.tenant(grant.scope.tenant))
         if grant.would_deny or (grant.stood is not None and grant.stood.near):
             self._close_to(grant)
-        for each in passed.all:
+        for each in passed.all if passed is not NO_STAGES else ():
             tenant = self._metrics.tenant(grant.scope.tenant)
             for action in each.stage.actions:
                 self._metrics.degraded.add(1, tenant, each.limit, action, each.stage.soft.mode)

@@ -39,6 +39,14 @@ class Opened(msgspec.Struct, frozen=True):
     unsaved: Progress | None = None
 
 
+class Bill(msgspec.Struct, frozen=True):
+    """What a call that has ended used, and what that cost where it ran. Worked out once, for all who write it down."""
+
+    used: Usage
+    kv_read_bytes: int
+    charge: Charge
+
+
 CLIENT: Final = "client"
 
 
@@ -60,8 +68,6 @@ class Passage(msgspec.Struct):
     phase: Phase = "decode"
     label: str = CLIENT
     session: str = ""
-    _kv_read: tuple[Usage, int] | None = None
-    _charged: tuple[Usage, Charge] | None = None
 
     @property
     def memory(self) -> Memory:
@@ -73,18 +79,13 @@ class Passage(msgspec.Struct):
         """Whether an engine worked for this call in a way that is charged: a failed attempt is not."""
         return self.delivery.sent and self.delivery.outcome in ("ok", "broken", "client_gone", "client_slow")
 
-    def kv_read_bytes(self, used: Usage) -> int:
-        """KV bytes re-read for what was used; worked out once."""
-        if self._kv_read is None or self._kv_read[0] is not used:
-            self._kv_read = used, self.service.kv_read_bytes(used, self.call.choices, self.call.prompts)
-        return self._kv_read[1]
-
-    def charge(self, used: Usage) -> Charge:
-        """What that cost where it ran, once the call has ended; worked out once."""
-        if self._charged is None or self._charged[0] is not used:
-            charge = self.service.charge(used, self.call, self.delivery, self.kv_read_bytes(used))
-            self._charged = used, charge
-        return self._charged[1]
+    def bill(self, estimated_prompt_tokens: int) -> Bill | None:
+        """`usage` and what it cost; `None` for nothing."""
+        used, call = self.usage(estimated_prompt_tokens), self.call
+        if used is None:
+            return None
+        read = self.service.kv_read_bytes(used, call.choices, call.prompts)
+        return Bill(used, read, self.service.charge(used, call, self.delivery, read))
 
     def usage(self, estimated_prompt_tokens: int) -> Usage | None:
         """What is charged: the engine's report, else the prompt and the frames relayed; `None` for nothing."""

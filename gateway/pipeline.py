@@ -97,11 +97,11 @@ class Pipeline:
             responder.on_gone = None
             passage.delivery.ended_at = self._clock()
             passage.delivery.network_bytes = len(request.body) + responder.sent_bytes
-            used = passage.usage(opened.expected.prompt_tokens)
-            self._measure.ended(passage, passage.delivery.outcome, used)
+            bill = passage.bill(opened.expected.prompt_tokens)
+            self._measure.ended(passage, passage.delivery.outcome, bill)
             if passage.turn is not None:
                 self._stored.end(passage.turn, passage.delivery.outcome)
-            await self._books.close(passage, opened, used)  # 9 close
+            await self._books.close(passage, opened, bill)  # 9 close
             if passage.turn is not None:
                 await self._stored.ended(passage.turn)
 

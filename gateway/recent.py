@@ -71,6 +71,8 @@ class Recent(Generic[K, V]):
 
     def forget(self, key: K) -> None:
         """Hold nothing under a key any more."""
+        if key not in self._young and key not in self._old:
+            return
         with self._lock:
             self._let_go(self._young, key)
             self._let_go(self._old, key)

@@ -6,40 +6,33 @@ its first byte and was tried elsewhere or given up, after its engine may have co
 the latter.
 """
 
-from budgets.charge import Charge
 from budgets.record import Entry, Record, stream_of
 from budgets.usage import Usage
 from gateway.delivery import Delivery
-from gateway.passage import Opened, Passage
+from gateway.passage import Bill, Opened, Passage
 
 
-def entry_of(passage: Passage, opened: Opened, used: Usage | None) -> Entry | None:
+def entry_of(passage: Passage, opened: Opened, bill: Bill | None) -> Entry | None:
     """The records of a call, for the stream of its tenant; None if there are none, or its tier keeps none."""
     may = passage.service.caller.may
     if not may.usage_records:
         return None
-    records = [] if used is None else [_charged(passage, opened, used)]
-    records += [_absorbed(passage, opened, each) for each in passage.delivery.absorbed]
-    return Entry(stream_of(may.tenant, may.organisation), may.usage_records, tuple(records)) if records else None
-
-
-def _charged(passage: Passage, opened: Opened, used: Usage) -> Record:
     delivery = passage.delivery
-    charge, read = passage.charge(used), passage.kv_read_bytes(used)
-    return _record(passage, opened, used, charge, read, delivery.pool, delivery.outcome, passage.label)
+    records = [] if bill is None else [_record(passage, opened, bill, delivery.pool, delivery.outcome, passage.label)]
+    if delivery.absorbed:
+        records += [_absorbed(passage, opened, each) for each in delivery.absorbed]
+    return Entry(stream_of(may.tenant, may.organisation), may.usage_records, tuple(records)) if records else None
 
 
 def _absorbed(passage: Passage, opened: Opened, attempt: Delivery) -> Record:
     """The whole prompt, computed: what the engine had of it in its cache it did not live to tell."""
     used = Usage.estimated(passage.prompt_tokens(opened.expected.prompt_tokens), 0)
-    charge = passage.service.charge(used, passage.call, attempt, 0)
-    return _record(passage, opened, used, charge, 0, attempt.pool, "engine_failed", "operator")
+    bill = Bill(used, 0, passage.service.charge(used, passage.call, attempt, 0))
+    return _record(passage, opened, bill, attempt.pool, "engine_failed", "operator")
 
 
-def _record(
-    passage: Passage, opened: Opened, used: Usage, charge: Charge, kv_read: int, pool: str, outcome: str, label: str
-) -> Record:
-    caller = passage.service.caller
+def _record(passage: Passage, opened: Opened, bill: Bill, pool: str, outcome: str, label: str) -> Record:
+    caller, used, charge = passage.service.caller, bill.used, bill.charge
     return Record(
         tenant=caller.tenant,
         key=caller.key,
@@ -51,7 +44,7 @@ def _record(
         prefill_tokens=used.prefill_tokens,
         cached_tokens=used.cached_tokens,
         decode_tokens=used.decode_tokens,
-        kv_read_bytes=kv_read,
+        kv_read_bytes=bill.kv_read_bytes,
         label=label,
         reasoning_tokens=used.reasoning_tokens,
         kv_byte_seconds=charge.kv_byte_seconds,

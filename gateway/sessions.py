@@ -9,12 +9,13 @@ The keys and their sizes are described in docs/redis.md.
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from budgets.script import Argument, Script, Step
 from gateway.digests import Chain
@@ -97,23 +98,22 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
     def records(self, known: int = 0) -> bytes:
         """21 bytes a message, for the last of those `known` and all behind it: digest, tokens (big-endian), role."""
-        after = max(0, known - 1)
-        if len(self.tokens) not in (0, len(self.chain)) or len(self.roles) > len(self.chain):
+        size, told = len(self.chain), len(self.roles)
+        if len(self.tokens) not in (0, size) or told > size:
             raise ValueError("tokens and roles go with the chain, message by message")
-        links = self.chain.links(after)
-        tokens = [min(n, _MOST_TOKENS) for n in self.tokens[after:]] or [0] * len(links)
-        told = [_ROLES.get(role, 0) for role in self.roles[-len(links) :]] if links else []
-        roles = [0] * (len(links) - len(told)) + told
+        links = self.chain.links(max(0, known - 1))
+        unknown = [0] * len(links)
+        tokens = [min(n, _MOST_TOKENS) for n in self.tokens[size - len(links) :]] if self.tokens else unknown
+        roles = (unknown + [_ROLES.get(role, 0) for role in self.roles])[told:]
         return b"".join(map(_RECORD.pack, links, tokens, roles))
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True, eq=False):
     """`extended` a branch; `held`: a branch had it all already; `begun`: the first branch; `forked`: one more;
     `deleted`: the session was deleted after it was read, and nothing was written.
 
-    `live`: how many sessions the tenant has now. `other`: memory that another call has written since ours was read, so
-    that ours was not; the two are to be joined.
+    `live`: how many sessions the tenant has now, which is nothing of this one's. `other`: memory that another call has
+    written since ours was read, so that ours was not; the two are to be joined.
     """
 
     status: SavedStatus
@@ -121,7 +121,13 @@ class Saved:
     revision: int
     evicted: tuple[str, ...] = ()
     other: "Other | None" = None
-    live: int = field(default=0, compare=False)
+    live: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Saved) and structs.astuple(self)[:-1] == structs.astuple(other)[:-1]
+
+    def __hash__(self) -> int:
+        return hash(structs.astuple(self)[:-1])
 
 
 class Other(NamedTuple):
@@ -211,45 +217,43 @@ def remembering(session: Session, branch: int, revision: int, memory: bytes) -> 
     return Step(_REMEMBER, (key,), (branch, revision, memory), _other)
 
 
-def _saved(reply: object) -> Saved:
-    told = cast("tuple[bytes, int, int, list[bytes], list[object], int]", reply)
-    status, branch, revision, evicted, other, live = told
-    ended = cast("SavedStatus", status.decode())
-    return Saved(ended, branch, revision, tuple([id.decode() for id in evicted]), _other(other), live)
+def _saved(reply: Any) -> Saved:
+    status, branch, revision, evicted, other, live = reply
+    return Saved(status.decode(), branch, revision, tuple(map(bytes.decode, evicted)), _other(other), live)
 
 
-def _other(reply: object) -> Other | None:
-    return Other(*cast("tuple[int, bytes]", reply)) if reply else None
+def _other(reply: Any) -> Other | None:
+    return Other(*reply) if reply else None
 
 
 def _keys(tenant: str, id: str, organisation: str | None) -> tuple[str, str]:
     """Under the hash tag of the tenant's budgets, so that one script may use both."""
-    place = _place(tenant, organisation)
-    return f"{place}:s:{id}", f"{place}:sessions"
-
-
-def _place(tenant: str, organisation: str | None) -> str:
-    return f"kvgate:1:{{{tenant}}}" if organisation is None else f"kvgate:1:{{{organisation}}}:tenant:{tenant}"
+    begin, live, _ = _shared_keys(tenant, organisation)
+    return begin + id, live
 
 
 def _written_keys(tenant: str, id: str, organisation: str | None) -> tuple[str, str, str]:
-    place = _place(tenant, organisation)
-    return f"{place}:s:{id}", f"{place}:sessions", f"{place}:deleted"
+    begin, live, deleted = _shared_keys(tenant, organisation)
+    return begin + id, live, deleted
 
 
-def _loaded(tenant: str, id: str, organisation: str | None, answer: object) -> Session:
-    reply = cast("list[bytes | int]", answer)
-    status = cast("Status", cast("bytes", reply[0]).decode())
-    if status in ("new", "part"):
-        return Session(tenant, id, status, organisation=organisation, read_ms=cast(int, reply[1]))
-    now_ms, branch, known, revision, turns, calls, prompt_tokens, kv_read_bytes, begun_ms, seen_ms, remembered = cast(
-        "list[int]", reply[1:12]
-    )
-    home, memory = cast("list[bytes]", reply[12:])
+@lru_cache(maxsize=1_024)
+def _shared_keys(tenant: str, organisation: str | None) -> tuple[str, str, str]:
+    """How the keys of all sessions of a tenant begin, and the keys that they share."""
+    place = f"kvgate:1:{{{tenant}}}" if organisation is None else f"kvgate:1:{{{organisation}}}:tenant:{tenant}"
+    return f"{place}:s:", f"{place}:sessions", f"{place}:deleted"
+
+
+def _loaded(tenant: str, id: str, organisation: str | None, reply: Any) -> Session:
+    status, now_ms, *told = reply
+    if not told:
+        return Session(tenant, id, status.decode(), organisation=organisation, read_ms=now_ms)
+    branch, known, revision, turns, calls, prompt_tokens, kv_read_bytes, begun_ms, seen_ms, remembered = told[:10]
+    home, memory = told[10:]
     return Session(
         tenant,
         id,
-        status,
+        status.decode(),
         known_messages=known,
         branch=branch,
         revision=revision,

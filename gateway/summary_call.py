@@ -82,9 +82,9 @@ class SummaryCall:
             raise Failed("busy", engine=False) from None
         finally:
             passage.delivery.ended_at = self._clock()
-            used = passage.usage(opened.expected.prompt_tokens)
-            self._measure.summarised(passage, used)
-            await asyncio.shield(self._books.close(passage, opened, used))
+            bill = passage.bill(opened.expected.prompt_tokens)
+            self._measure.summarised(passage, bill)
+            await asyncio.shield(self._books.close(passage, opened, bill))
         return kept.answer()
 
     def _job(self, asked: Asked, opened: Opened) -> Job:

@@ -31,7 +31,7 @@ def passage(call: Call | None = None) -> Passage:
 
 def ended(made: Passage, now: float = 20.0) -> Metrics:
     metrics = Metrics()
-    Measure(metrics, lambda: now).ended(made, made.delivery.outcome, made.usage(33))
+    Measure(metrics, lambda: now).ended(made, made.delivery.outcome, made.bill(33))
     return metrics
 
 
