@@ -35,16 +35,18 @@ class Usage(msgspec.Struct, frozen=True):
 class Facts:
     """What is known of a stream so far.
 
-    frames: data frames seen; more, where an engine that counts on the way told of more tokens. first_content: a
-    non-empty piece of text, reasoning or tool call was seen. finish_reasons: by choice index, as the engine spells
-    them. error: the first error, as an object. done: `[DONE]` was seen.
+    frames: data frames seen; more, where an engine that counts on the way told of more tokens. told_at: how many there
+    were when the usage was last told. first_content: a non-empty piece of text, reasoning or tool call was seen.
+    finish_reasons: by choice index, as the engine spells them. error: the first error, as an object. done: `[DONE]` was
+    seen.
     """
 
-    __slots__ = ("done", "error", "finish_reasons", "first_content", "frames", "usage")
+    __slots__ = ("done", "error", "finish_reasons", "first_content", "frames", "told_at", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
         self.frames = 0
+        self.told_at = 0
         self.first_content = False
         self.finish_reasons: dict[int, str] = {}
         self.error: Json | None = None
@@ -75,6 +77,11 @@ def read_frame(facts: Facts, payload: bytes) -> bool:
     if "token" in body or "generated_text" in body:
         _read_tgi(facts, body)
     return choices == [] and error is None and bool(_object(usage))
+
+
+def usage_of(body: bytes) -> Usage | None:
+    """The usage of an answer that came as a whole, whatever is wrong with the rest of it."""
+    return _usage(_object(_object(_decoded(body)).get("usage")), None)
 
 
 def _decoded(payload: bytes) -> object:
@@ -111,8 +118,8 @@ def _error(body: Json) -> Json | None:
 
 def _usage(usage: Json, last: Usage | None) -> Usage | None:
     prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    if prompt is None and completion is None:
-        return last
+    if prompt is None and (last is None or completion is None):
+        return last  # what a prompt took is not nothing because nobody says it
     before = last or Usage(0, None, 0)
     cached = _count(_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
     reasoning = _count(_object(usage.get("completion_tokens_details")).get("reasoning_tokens"))

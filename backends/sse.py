@@ -114,6 +114,17 @@ class Scanner(Facts):
         return "complete" if self.done or len(self.finish_reasons) >= self._choices else "truncated"
 
     @property
+    def untold(self) -> int:
+        """Frames that the usage does not hold, because the stream broke off after it was told.
+
+        On the way vLLM tells it of one choice at a time.
+        """
+        if self.usage is None or self.done or len(self.finish_reasons) >= self._choices:
+            return 0
+        of_others = self.frames - 1 - self.usage.completion_tokens if self._choices > 1 else 0
+        return max(self.frames - self.told_at, of_others)
+
+    @property
     def at_border(self) -> bool:
         """Whether what has been sent on ends with a whole frame, so that a frame of our own may follow it as it is."""
         return self._sent_bytes == 0
@@ -194,9 +205,12 @@ class Scanner(Facts):
         self.frames += 1
         if self.first_content and not _eventful(frame):
             return False
+        before = self.usage
         usage_only = read_frame(self, payload)
-        if self.usage is not None and not usage_only and not self.finish_reasons:
-            self.frames = max(self.frames, self.usage.completion_tokens + 1)  # an engine that counts on the way knows
+        if self.usage is not None and self.usage is not before:
+            if not usage_only and not self.finish_reasons:  # an engine that counts on the way knows
+                self.frames = max(self.frames, self.usage.completion_tokens + 1)
+            self.told_at = self.frames
         return usage_only and self._strip_usage and len(frame) <= _MAX_USAGE_FRAME_BYTES
 
 

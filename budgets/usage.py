@@ -32,6 +32,12 @@ class Usage(msgspec.Struct, frozen=True):
         """From our own count."""
         return cls(prompt_tokens, 0, decode_tokens, "estimated")
 
+    @classmethod
+    def cut_off(cls, prompt_tokens: int, cached_tokens: int | None, decode_tokens: int) -> Self:
+        """The prompt from an engine's report, and what we have counted since."""
+        cached = min(cached_tokens or 0, prompt_tokens)
+        return cls(prompt_tokens - cached, cached, decode_tokens, "estimated")
+
     @property
     def prompt_tokens(self) -> int:
         return self.prefill_tokens + self.cached_tokens

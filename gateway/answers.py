@@ -3,12 +3,15 @@
 Rule: read without changing; the one thing rewritten is the model's name, so that the client reads the one it used.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
 
 import msgspec
 
+from backends import frames
 from backends.engines.errors import read_error
 from backends.frames import Usage
+from gateway.dialects.openai_messages import decoded
 from gateway.errors import ErrorReply
 from gateway.job import Job
 from gateway.relay import Renaming
@@ -36,6 +39,7 @@ class _Answer(msgspec.Struct):
 
 
 _ANSWER = msgspec.json.Decoder(_Answer)
+_SAID: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _TRACE: Final = b'\\n  File \\"'
 """How a stack trace begins inside a JSON string; some engines add one to what they say of a field."""
 
@@ -62,7 +66,7 @@ def usage_of(body: bytes) -> Usage | None:
     try:
         usage = _ANSWER.decode(body).usage
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return frames.usage_of(body)
     if usage is None:
         return None
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
@@ -72,3 +76,29 @@ def usage_of(body: bytes) -> Usage | None:
         usage.completion_tokens or 0,
         completion.reasoning_tokens if completion else None,
     )
+
+
+def said(body: bytes) -> str:
+    """All that was generated in a whole answer, of all its choices, reasoning and calls of tools included."""
+    return "".join([text for choice in _objects(decoded(body).get("choices")) for text in _generated(choice)])
+
+
+def _generated(choice: Mapping[str, object]) -> Iterator[str]:
+    message = _object(choice.get("message"))
+    yield from _texts(choice.get("text"), *map(message.get, _SAID))
+    yield from (text for part in _objects(message.get("content")) for text in _texts(part.get("text")))
+    calls = [_object(call.get("function")) for call in _objects(message.get("tool_calls"))]
+    for call in (*calls, _object(message.get("function_call"))):
+        yield from _texts(call.get("name"), call.get("arguments"))
+
+
+def _texts(*values: object) -> Iterator[str]:
+    return (value for value in values if isinstance(value, str))
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(values: object) -> list[Mapping[str, object]]:
+    return [_object(value) for value in values] if isinstance(values, list) else []

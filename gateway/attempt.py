@@ -17,7 +17,7 @@ from budgets.limit import Limit
 from budgets.usage import Usage
 from config.pools import Features
 from gateway import errors
-from gateway.answers import renaming_of, told, usage_of
+from gateway.answers import renaming_of, said, told, usage_of
 from gateway.clock import Clock, wall
 from gateway.delivery import Delivery
 from gateway.dialects.fields import edited
@@ -119,6 +119,8 @@ class Attempt:
             return await self._streamed(exchange)
         body = await exchange.body()
         self._delivery.usage = usage_of(body)
+        if self._delivery.usage is None and self._job.call.generates:
+            self._delivery.said_tokens = self._job.service.counter.text(said(body))
         self._delivery.outcome = "ok"
         if renaming := renaming_of(self._job):
             body = renaming.apply(body)
@@ -159,6 +161,7 @@ class Attempt:
                 paced.close()
             delivery.usage, delivery.first_at = scanner.usage, relay.first_at
             delivery.frames = scanner.frames - scanner.done  # `[DONE]` is no token
+            delivery.untold = scanner.untold
         if verdict == "complete":
             delivery.outcome = "ok"
             self._responder.finish()

@@ -11,7 +11,9 @@ from gateway.call import Outcome
 
 
 class Delivery(msgspec.Struct):
-    """`sent`: a request went out. `frames`: data frames of a stream seen. `first_at`: when content first came.
+    """`sent`: a request went out. `frames`: data frames of a stream seen; `untold`: those of a stream that broke off
+    which its usage does not hold. `said_tokens`: what a whole answer without usage says. `first_at`: when content
+    first came.
 
     `sent_at`, when the last attempt began, and `ended_at`, both by the monotonic clock. `absorbed` are attempts that
     failed before their first byte although their engine may have worked.
@@ -23,6 +25,8 @@ class Delivery(msgspec.Struct):
     sent: bool = False
     usage: Usage | None = None
     frames: int = 0
+    untold: int = 0
+    said_tokens: int = 0
     first_at: float = 0.0
     sent_at: float = 0.0
     ended_at: float = 0.0
@@ -43,4 +47,4 @@ class Delivery(msgspec.Struct):
     @property
     def tokens_seen(self) -> int:
         """Tokens generated, where only frames were counted: one a frame, less the first, which opens the stream."""
-        return max(0, self.frames - 1)
+        return max(self.said_tokens, self.frames - 1)

@@ -88,8 +88,13 @@ class Passage(msgspec.Struct):
         return Bill(used, read, self.service.charge(used, call, self.delivery, read))
 
     def usage(self, estimated_prompt_tokens: int) -> Usage | None:
-        """What is charged: the engine's report, else the prompt and the frames relayed; `None` for nothing."""
+        """What is charged: the engine's report and a token for each frame since; else the prompt and what was relayed.
+
+        `None` for nothing.
+        """
         told = self.delivery.usage
+        if told is not None and self.delivery.untold:
+            return Usage.cut_off(told.prompt_tokens, told.cached_tokens, told.completion_tokens + self.delivery.untold)
         if told is not None:
             return Usage.reported(told.prompt_tokens, told.cached_tokens, told.completion_tokens, told.reasoning_tokens)
         if not self.reached_engine:

@@ -1,6 +1,7 @@
 """More ways in which gateways lost count, each by its report in public: what is charged, and what is not."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -134,6 +135,33 @@ async def test_a_stream_that_tells_no_usage_is_counted_on_the_way_and_says_so(
         decode = await running.metric("kvgate_tokens_total", kind="decode")
         assert decode in (10, 11)
         assert await running.charged() == decode + await running.metric("kvgate_tokens_total", kind="prefill")
+        assert await running.metric("kvgate_requests_estimated_total", tenant="acme") == 1
+
+
+@pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {}}, {"usage": {"total_tokens": 7}}])
+async def test_a_whole_answer_that_tells_no_usage_is_counted_by_what_it_says(
+    valkey: EmbeddedServer, usage: Mapping[str, object]
+) -> None:
+    """Else whoever does not stream pays for nothing that is generated."""
+    choices = [{"index": at, "message": {"role": "assistant", "content": "word " * 100}} for at in range(2)]
+    script = answers(reply(200, json.dumps({"choices": choices, **usage}).encode()))
+    async with upstream(script) as up, gateway({"any": {"one": up.url}}, valkey.url, budgets(TOKENS)) as running:
+        await running.chat(n=2)
+        await running.quiet()
+        decode = await running.metric("kvgate_tokens_total", kind="decode")
+        assert 200 <= decode <= 220
+        assert await running.charged() == decode + await running.metric("kvgate_tokens_total", kind="prefill")
+        assert await running.metric("kvgate_requests_estimated_total", tenant="acme") == 1
+
+
+async def test_of_a_stream_that_breaks_off_an_early_report_is_not_the_last_word(valkey: EmbeddedServer) -> None:
+    """Some engines tell the prompt's tokens in the first frame, and zeros beside."""
+    early = {"prompt_tokens": 5, "completion_tokens": 0}
+    script = resets_after(CHUNKED, chunk(frame("", usage=early)), *(chunk(frame("w")) for _ in range(6)))
+    async with upstream(script) as up, gateway({"any": {"one": up.url}}, valkey.url, budgets(TOKENS)) as running:
+        await running.chat(stream=True)
+        await running.quiet()
+        assert await running.charged() == 5 + 6
         assert await running.metric("kvgate_requests_estimated_total", tenant="acme") == 1
 
 

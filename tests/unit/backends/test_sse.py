@@ -238,6 +238,25 @@ def test_a_stray_blank_line_before_the_usage_frame_goes_with_it_in_one_piece_or_
     assert scanned(TOKEN, TOKEN + b"\n", USAGE + DONE)[1] == scanned(TOKEN, TOKEN + b"\n" + USAGE + DONE)[1]
 
 
+def test_frames_after_the_last_usage_are_untold_until_every_choice_has_ended() -> None:
+    early = token("", usage={"prompt_tokens": 5, "completion_tokens": 0})
+    scanner, _ = scanned(early, TOKEN, TOKEN, TOKEN)
+    assert scanner.untold == 3
+    scanner.feed(token("four", usage={"prompt_tokens": 5, "completion_tokens": 4}))
+    assert scanner.untold == 0
+    scanner.feed(TOKEN + STOP)
+    assert scanner.untold == 0, "what an engine tells of a choice that has ended is all"
+    assert scanned(TOKEN, TOKEN)[0].untold == 0, "nothing was told"
+    assert scanned(early, TOKEN, DONE)[0].untold == 0
+
+
+def test_usage_told_on_the_way_of_one_choice_does_not_hold_the_others() -> None:
+    each = [token("word", usage={"prompt_tokens": 5, "completion_tokens": at}) for at in (1, 1, 2, 2, 3, 3)]
+    scanner, _ = scanned(ROLE, *each, choices=2)
+    assert scanner.usage is not None
+    assert scanner.usage.completion_tokens + scanner.untold == 6
+
+
 def test_an_engine_that_counts_on_the_way_is_believed_and_its_end_is_no_token() -> None:
     several = [token("two words", usage={"prompt_tokens": 5, "completion_tokens": at * 4}) for at in (1, 2, 3)]
     scanner, _ = scanned(ROLE, *several)

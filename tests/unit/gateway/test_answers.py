@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backends.frames import Usage
-from gateway.answers import renaming_of, told, usage_of
+from gateway.answers import renaming_of, said, told, usage_of
 from gateway.counting import Counter
 from gateway.job import Job
 from gateway.relay import Renaming
@@ -35,6 +35,12 @@ def job(name: str = "demo", engine_name: str | None = None) -> Job:
             Usage(7, None, 9, 6),
         ),
         ({"prompt_tokens": 7, "completion_tokens_details": {}}, Usage(7, None, 0)),
+        (
+            {"prompt_tokens": 7, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": -1}},
+            Usage(7, None, 3),
+        ),
+        ({"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": "none"}, Usage(7, None, 3)),
+        ({"completion_tokens": 3, "total_tokens": 10}, None),
         ({"prompt_tokens": True}, None),
         ({"prompt_tokens": -1}, None),
         ({"prompt_tokens": "7"}, None),
@@ -45,6 +51,31 @@ def job(name: str = "demo", engine_name: str | None = None) -> Job:
 )
 def test_usage_of_a_whole_answer(usage: object, expected: Usage | None) -> None:
     assert usage_of(json.dumps({"id": "x", "usage": usage}).encode()) == expected
+
+
+@pytest.mark.parametrize("value", [b"NaN", b"-Infinity", b'"\xff"', b'"\\ud800"'])
+def test_what_is_wrong_with_the_rest_of_an_answer_does_not_hide_its_usage(value: bytes) -> None:
+    body = b'{"choices":[{"logprobs":' + value + b'}],"usage":{"prompt_tokens":7,"completion_tokens":3}}'
+    assert usage_of(body) == Usage(7, None, 3)
+
+
+@pytest.mark.parametrize(
+    ("choices", "text"),
+    [
+        ([{"message": {"content": "one"}}, {"message": {"content": "two"}}], "onetwo"),
+        ([{"text": "one"}, {"text": "two"}], "onetwo"),
+        ([{"message": {"content": None, "reasoning": "why", "refusal": "no"}}], "whyno"),
+        ([{"message": {"content": [{"type": "text", "text": "part"}]}}], "part"),
+        ([{"message": {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}}], "f{}"),
+        ([{"message": {"function_call": {"name": "f", "arguments": "{}"}}}], "f{}"),
+        ([{"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}], ""),
+        ([{"message": 7}, 7, {"text": 7}, {"message": {"tool_calls": [7, {"function": 7}]}}], ""),
+        (None, ""),
+        (7, ""),
+    ],
+)
+def test_what_an_answer_says_in_all_of_its_choices(choices: object, text: str) -> None:
+    assert said(json.dumps({"choices": choices}).encode()) == text
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"usage":' + b"[" * 50_000])
