@@ -5,15 +5,14 @@ state of its own. The tenants' port opens last and closes first.
 """
 
 import logging
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from config.model import Config
 from config.settings import Settings
-from gateway import embedded, readings, sweeping
+from gateway import readings, sweeping
 from gateway.admin import Admin
 from gateway.admin_api import AdminApi
 from gateway.books import Books
@@ -36,17 +35,14 @@ from gateway.routes import Routes
 from gateway.secret import secret_of
 from gateway.server import Server
 from gateway.snapshot import Snapshot
-from gateway.store import Store, StoreSettings, StoreUnavailable
+from gateway.starting import StartError, listening, opened_store
+from gateway.store import Store
 from gateway.stored import Stored
 from gateway.summarizing import Summarizing
 from gateway.summary_call import SummaryCall
 from gateway.tasks import Tasks
 from gateway.tenant_book import TenantBook
 from gateway.vault import Vault, vault_of
-
-
-class StartError(Exception):
-    """The gateway cannot start. One line: what is wrong and what to do about it."""
 
 
 @dataclass(slots=True)
@@ -158,46 +154,6 @@ async def first_snapshot(configuring: Configuring, config: Config) -> Snapshot:
         raise StartError(f"the configuration cannot be used here: {error}") from error
 
 
-@asynccontextmanager
-async def using(settings: Settings) -> AsyncIterator[Store]:
-    """The store of a gateway, for a command that reads it: the operator's, or the embedded one that runs already.
-
-    Raises `StartError` or `StoreError`.
-    """
-    url = settings.store_url
-    try:
-        with embedded.joined(settings.data_dir / "store") if url is None else nullcontext(url) as at:
-            tasks = Tasks()
-            store = await Store.connect(at, tasks, StoreSettings(call_timeout_seconds=1.0))
-            try:
-                yield store
-            finally:
-                store.close()
-                await tasks.close()
-    except StoreUnavailable as error:
-        hint = "start the gateway" if url is None else "start it"
-        raise StartError(f"{error}; {hint}, or set KVGATE_STORE_URL") from error
-
-
-async def opened_store(settings: Settings, tasks: Tasks, ends: AsyncExitStack) -> Store:
-    """The operator's store, or the embedded one of the data folder."""
-    url = settings.store_url
-    if url is None:
-        server = embedded.start(settings.data_dir / "store", settings.store_program)
-        ends.callback(server.close)
-        url = server.url
-    seconds = settings.store_timeout_seconds
-    patience = StoreSettings(call_timeout_seconds=seconds, connect_timeout_seconds=max(1.0, seconds))
-    try:
-        store = await Store.connect(url, tasks, patience)
-    except StoreUnavailable as error:
-        raise StartError(f"{error}; start it, or set KVGATE_STORE_URL to another store") from error
-    ends.callback(store.close)
-    for warning in store.warnings:
-        log(logging.WARNING, "store", warning=warning)
-    return store
-
-
 def admin_api(gateway: Gateway, settings: Settings, secret: bytes) -> AdminApi:
     """Changes tenants under the configuration in force."""
 
@@ -235,17 +191,6 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     unread_seconds = gateway.snapshot.config.routing.unread_timeout_seconds
     limits = Limits(body_bytes=settings.body_limit_bytes, unread_seconds=unread_seconds)
     return Server(routes.handle, routes.refuse, gateway.requests, monotonic, limits)
-
-
-async def listening(listen: Callable[[str, int], Awaitable[int]], host: str, port: int, variable: str) -> int:
-    """The port it listens on. Raises `StartError` if it cannot."""
-    try:
-        return await listen(host, port)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise StartError(
-            f"cannot listen on {host}:{port}: {reason}; stop what uses it, or set {variable} to another port"
-        ) from error
 
 
 def task_failed(metrics: Metrics) -> Callable[[str, BaseException], None]:

@@ -22,12 +22,13 @@ from config.model import Config
 from config.settings import Settings
 from gateway import cli_explain, cli_keys, cli_limits, cli_tenants, explain, parquet, store_tenants, usage_report
 from gateway import demo as demonstration
-from gateway.app import Gateway, running, using
+from gateway.app import Gateway, running
 from gateway.command import File, configuration, content, process_settings, run, stop
 from gateway.errors import Fault
 from gateway.logs import configure
 from gateway.payers import payers
 from gateway.reloading import Reloading
+from gateway.starting import using
 from gateway.supervisor import PARENT_PIPE, supervising
 from gateway.usage_report import COLUMNS, Row
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from gateway.app import using
 from gateway.asker import Asker
 from gateway.command import DEFAULT_FILE, File, configuration, content, process_settings, run, stop
 from gateway.errors import Fault
@@ -17,6 +16,7 @@ from gateway.explain_limits import COLUMNS, explanation
 from gateway.keys import PREFIX
 from gateway.operating import AsJson, table
 from gateway.secret import known_secret
+from gateway.starting import using
 
 
 def explain(

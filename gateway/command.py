@@ -15,10 +15,10 @@ from config import load as loading
 from config.model import Config
 from config.problems import ConfigError
 from config.settings import Settings, from_environment
-from gateway.app import StartError
 from gateway.demo import DemoError
 from gateway.embedded import EmbeddedError
 from gateway.secret import SecretError
+from gateway.starting import StartError
 from gateway.store import StoreError
 from gateway.tenant_changes import ChangeRefused
 from gateway.vault import KeysError

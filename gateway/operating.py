@@ -15,13 +15,13 @@ import typer
 
 from config.document import Document
 from config.problems import ConfigError
-from gateway.app import using
 from gateway.clock import wall
 from gateway.command import configuration, process_settings, run, stop
 from gateway.desk import Desk
 from gateway.limit_desk import LimitDesk
 from gateway.moments import moment_of
 from gateway.secret import known_secret
+from gateway.starting import using
 
 Who = Annotated[
     str | None, typer.Option("--as", envvar="KVGATE_OPERATOR", help="Who does this; default: your user name.")

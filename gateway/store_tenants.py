@@ -9,11 +9,11 @@ import typer
 
 from config.effective import Effective
 from config.model import Config
-from gateway.app import using
 from gateway.clock import wall
 from gateway.command import ERRORS, process_settings, run, stop
 from gateway.keys import without_keys
 from gateway.limit_desk import caller_of
+from gateway.starting import using
 from gateway.tenant_book import TenantBook
 from gateway.tenant_record import StoredTenant, organisation_of
 from gateway.tenant_views import joined_for_operators, problem_of

@@ -22,10 +22,10 @@ from config.settings import Settings
 from gateway import embedded
 from gateway.admin import CONTENT_TYPE
 from gateway.admin_wire import MAX_BODY_BYTES, error_of
-from gateway.app import StartError, listening
 from gateway.forwarding import API_PATHS, forwarded
 from gateway.logs import log
 from gateway.merging import merged
+from gateway.starting import StartError, listening
 from gateway.tasks import Tasks
 from gateway.vault import vault_of
 
