@@ -185,7 +185,7 @@ class Books:
         if bill is not None:
             if passage.label == CLIENT:
                 self._learn(passage, bill.used)
-            amounts = service.amounts(bill.used, passage.call.choices, passage.call.prompts, bill.charge)
+            amounts = service.costs.amounts(bill.used, passage.call.choices, passage.call.prompts, bill.charge)
             progress = self._progress(passage, opened, bill)
         entry = entry_of(passage, opened, bill)
         if grant.local:

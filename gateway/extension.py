@@ -81,7 +81,7 @@ class Extension:
     def _more(self, prompt_tokens: int, tokens: int) -> ledger.Amounts:
         """What a call of this size needs beyond what is reserved, in every dimension."""
         before, after = (
-            self._service.amounts(Usage.estimated(*size), self._call.sequences, self._call.prompts)
+            self._service.costs.amounts(Usage.estimated(*size), self._call.sequences, self._call.prompts)
             for size in ((self.prompt_tokens, self._tokens), (prompt_tokens, tokens))
         )
         return {dimension: units - before[dimension] for dimension, units in after.items()}

@@ -72,9 +72,9 @@ class Forecast:
     def asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
         expected = self.usage(call, service)
-        ceiling = service.amounts(most(call, service), call.sequences, call.prompts) if service.strict else None
+        ceiling = service.costs.amounts(most(call, service), call.sequences, call.prompts) if service.strict else None
         taken = expected if call.stream or not service.grows else self.sure(call, service, expected)
-        return expected, service.amounts(taken, call.sequences, call.prompts), ceiling
+        return expected, service.costs.amounts(taken, call.sequences, call.prompts), ceiling
 
     def sure(self, call: Call, service: Service, expected: Usage) -> Usage:
         """What to reserve for an answer that cannot ask for more on its way: what 99 in 100 keep to."""

@@ -84,8 +84,8 @@ class Passage(msgspec.Struct):
         used, call = self.usage(estimated_prompt_tokens), self.call
         if used is None:
             return None
-        read = self.service.kv_read_bytes(used, call.choices, call.prompts)
-        return Bill(used, read, self.service.charge(used, call, self.delivery, read))
+        read = self.service.costs.kv_read_bytes(used, call.choices, call.prompts)
+        return Bill(used, read, self.service.costs.charge(used, call, self.delivery, read))
 
     def usage(self, estimated_prompt_tokens: int) -> Usage | None:
         """What is charged: the engine's report and a token for each frame since; else the prompt and what was relayed.

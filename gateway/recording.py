@@ -27,7 +27,7 @@ def entry_of(passage: Passage, opened: Opened, bill: Bill | None) -> Entry | Non
 def _absorbed(passage: Passage, opened: Opened, attempt: Delivery) -> Record:
     """The whole prompt, computed: what the engine had of it in its cache it did not live to tell."""
     used = Usage.estimated(passage.prompt_tokens(opened.expected.prompt_tokens), 0)
-    bill = Bill(used, 0, passage.service.charge(used, passage.call, attempt, 0))
+    bill = Bill(used, 0, passage.service.costs.charge(used, passage.call, attempt, 0))
     return _record(passage, opened, bill, attempt.pool, "engine_failed", "operator")
 
 

@@ -64,7 +64,7 @@ def test_something_sensible_is_reserved(dialect: Dialect, fields: dict[str, Any]
     expected = Forecast().usage(call, at)
     assert expected.decode_tokens == decode_tokens
     assert 1 <= expected.prompt_tokens <= max(1, call.content_bytes)
-    amounts = at.amounts(expected, call.choices, call.prompts)
+    amounts = at.costs.amounts(expected, call.choices, call.prompts)
     assert amounts["requests"] == 1
     assert amounts["total_tokens"] >= 1
 
@@ -109,11 +109,11 @@ def test_each_prompt_of_a_list_reads_its_own_context() -> None:
     geometry = at.model.geometry
     several = parsed(TEXT, {"prompt": ["a" * 300] * 3, "max_tokens": 10, "n": 2})
     used = Usage.reported(300, None, 60)
-    read = at.amounts(used, several.choices, several.prompts)["kv_read_bytes"]
+    read = at.costs.amounts(used, several.choices, several.prompts)["kv_read_bytes"]
     assert read == 6 * kv_read_bytes(geometry, 100, 10)
-    assert at.kv_read_bytes(Usage.reported(301, None, 60), 6, 3) == 6 * kv_read_bytes(geometry, 101, 10)
+    assert at.costs.kv_read_bytes(Usage.reported(301, None, 60), 6, 3) == 6 * kv_read_bytes(geometry, 101, 10)
     one = parsed(TEXT, {"prompt": "a" * 300, "max_tokens": 10, "n": 2})
-    assert at.amounts(Usage.reported(100, None, 20), one.choices, one.prompts)["kv_read_bytes"] * 3 == read
+    assert at.costs.amounts(Usage.reported(100, None, 20), one.choices, one.prompts)["kv_read_bytes"] * 3 == read
 
 
 def test_replies_that_an_engine_may_choose_from_are_reserved_and_what_came_back_is_charged_and_learned() -> None:
@@ -125,7 +125,7 @@ def test_replies_that_an_engine_may_choose_from_are_reserved_and_what_came_back_
     assert expected.decode_tokens == amounts["decode_tokens"] == 500
     assert amounts["kv_read_bytes"] == 5 * kv_read_bytes(at.model.geometry, expected.prompt_tokens, 100)
     used = Usage.reported(100, None, 90)
-    assert at.kv_read_bytes(used, call.choices, call.prompts) == kv_read_bytes(at.model.geometry, 100, 90)
+    assert at.costs.kv_read_bytes(used, call.choices, call.prompts) == kv_read_bytes(at.model.geometry, 100, 90)
     forecast.learn(call, at, used, None)
     again = parsed(TEXT, {"prompt": "a" * 300})
     assert 90 <= forecast.usage(again, at).decode_tokens <= 110
