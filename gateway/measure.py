@@ -6,7 +6,8 @@ because prefill-heavy and decode-heavy calls are not comparable.
 
 from gateway.call import Outcome
 from gateway.clock import Clock
-from gateway.metrics import Metrics, Totals
+from gateway.metric_totals import Totals
+from gateway.metrics import Metrics
 from gateway.passage import Bill, Passage
 from gateway.prefixes import found
 

@@ -1,172 +1,22 @@
-"""What `/metrics` shows: plain counters that the pipeline adds to, rendered when somebody scrapes.
+"""What `/metrics` shows: every metric by name, which the pipeline adds to, rendered when somebody scrapes.
 
-Rule: adding to a metric is an addition in a dict, never a lock or a log line; the number of tenants shown is capped, so
-that labels cannot grow without bound.
+Rule: the number of tenants shown is capped, so that labels cannot grow without bound.
 """
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import add
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-Labels = tuple[str, ...]
+from gateway.metric_kinds import Counts, Histogram, Labels, Levels, Reading
+from gateway.metric_totals import UsedTotals
 
 TTFT_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
 TOKEN_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5)
 MAX_TENANTS: Final = 1_000
 OTHER: Final = "other"
-
-
-class Counts:
-    """A counter: `counts[labels] += n`, by `add`."""
-
-    __slots__ = ("help", "labels", "name", "values")
-
-    def __init__(self, name: str, description: str, *labels: str) -> None:
-        self.name, self.help, self.labels = name, description, labels
-        self.values: dict[Labels, float] = defaultdict(float)
-
-    def add(self, amount: float, *labels: str) -> None:
-        self.values[labels] += amount
-
-    def family(self) -> Metric:
-        family = CounterMetricFamily(self.name, self.help, labels=self.labels)
-        for labels, value in list(self.values.items()):
-            family.add_metric(labels, value)
-        return family
-
-
-class Levels:
-    """A gauge: what was seen last."""
-
-    __slots__ = ("help", "labels", "name", "values")
-
-    def __init__(self, name: str, description: str, *labels: str) -> None:
-        self.name, self.help, self.labels = name, description, labels
-        self.values: dict[Labels, float] = {}
-
-    def set(self, value: float, *labels: str) -> None:
-        self.values[labels] = value
-
-    def family(self) -> Metric:
-        family = GaugeMetricFamily(self.name, self.help, labels=self.labels)
-        for labels, value in list(self.values.items()):
-            family.add_metric(labels, value)
-        return family
-
-
-class Series:
-    """One histogram of one set of labels. `observe` is on the path of every token."""
-
-    __slots__ = ("_bounds", "buckets", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self.buckets = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.buckets[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        running, rows = 0, []
-        for bound, count in zip([*map(str, self._bounds), "+Inf"], self.buckets, strict=True):
-            running += count
-            rows.append((bound, float(running)))
-        return rows
-
-
-class Histogram:
-    """Histograms by label."""
-
-    __slots__ = ("_bounds", "help", "labels", "name", "series")
-
-    def __init__(self, name: str, description: str, bounds: Sequence[float], *labels: str) -> None:
-        self.name, self.help, self.labels, self._bounds = name, description, labels, bounds
-        self.series: dict[Labels, Series] = {}
-
-    def of(self, *labels: str) -> Series:
-        if (series := self.series.get(labels)) is None:
-            series = self.series[labels] = Series(self._bounds)
-        return series
-
-    def family(self) -> Metric:
-        family = HistogramMetricFamily(self.name, self.help, labels=self.labels)
-        for labels, series in list(self.series.items()):
-            family.add_metric(labels, buckets=series.cumulative(), sum_value=series.total)
-        return family
-
-
-class Totals(NamedTuple):
-    """What calls of one tenant used of one model in one pool."""
-
-    prefill: int
-    cached: int
-    decode: int
-    kv_read_bytes: int
-    kv_byte_seconds: int
-    gpu_microseconds: int
-    money_nanos: int
-    network_bytes: int
-
-
-class UsedTotals:
-    """Tokens and KV bytes by tenant, model and pool: one addition a call, whatever is counted."""
-
-    __slots__ = ("_totals",)
-
-    def __init__(self) -> None:
-        self._totals: dict[Labels, Totals] = {}
-
-    def add(self, used: Totals, *labels: str) -> None:
-        totals = self._totals.get(labels)
-        self._totals[labels] = used if totals is None else Totals._make(map(add, totals, used))
-
-    def families(self) -> Iterator[Metric]:
-        labels = ("tenant", "model", "pool")
-        kinds = (*labels, "kind")
-        tokens = CounterMetricFamily("kvgate_tokens", "Tokens: prefill (uncached), cached, decode.", labels=kinds)
-        read = CounterMetricFamily(
-            "kvgate_kv_read_bytes", "KV-cache bytes re-read while decoding (closed form).", labels=labels
-        )
-        held = CounterMetricFamily(
-            "kvgate_kv_byte_seconds", "KV-cache bytes held, times the seconds they were.", labels=labels
-        )
-        gpu = CounterMetricFamily("kvgate_gpu_seconds", "Time of one GPU that calls' work takes.", labels=labels)
-        money = CounterMetricFamily("kvgate_money", "What calls cost by the prices of the file.", labels=labels)
-        network = CounterMetricFamily("kvgate_network_bytes", "Bodies from and to clients.", labels=labels)
-        for values, totals in list(self._totals.items()):
-            held.add_metric(values, totals.kv_byte_seconds)
-            gpu.add_metric(values, totals.gpu_microseconds / 1e6)
-            money.add_metric(values, totals.money_nanos / 1e9)
-            network.add_metric(values, totals.network_bytes)
-            for kind in ("prefill", "cached", "decode"):
-                tokens.add_metric([*values, kind], getattr(totals, kind))
-            read.add_metric(values, totals.kv_read_bytes)
-        yield from (tokens, read, held, gpu, money, network)
-
-
-class Reading(NamedTuple):
-    """Values that are read when somebody scrapes. `counts`: they only grow."""
-
-    name: str
-    help: str
-    labels: Labels
-    read: Callable[[], Iterable[tuple[Labels, float]]]
-    counts: bool
-
-    def family(self) -> Metric:
-        kind = CounterMetricFamily if self.counts else GaugeMetricFamily
-        family: Metric = kind(self.name, self.help, labels=self.labels)
-        for labels, value in self.read():
-            family.add_metric(labels, value)  # type: ignore[attr-defined]  # both kinds have it
-        return family
 
 
 class Metrics(Collector):

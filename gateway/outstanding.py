@@ -11,7 +11,7 @@ from budgets.grant import Grant
 from budgets.lease import Amounts
 from budgets.limit import Dimension, units
 from budgets.scope import Terms
-from gateway.metrics import Labels
+from gateway.metric_kinds import Labels
 
 Values = Iterable[tuple[Labels, float]]
 

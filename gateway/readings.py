@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from backends.select import STALE_SECONDS
-from gateway.metrics import Labels, Metrics
+from gateway.metric_kinds import Labels
+from gateway.metrics import Metrics
 from gateway.outstanding import Outstanding
 from gateway.pools import ServedPool
 from gateway.recent import Memory

@@ -16,7 +16,7 @@ from backends.exchange import Exchange, UpstreamFailed
 from backends.sse import Scanner, Verdict
 from gateway.clock import Clock
 from gateway.extension import Meter, Unmetered
-from gateway.metrics import Series
+from gateway.metric_kinds import Series
 from gateway.responder import Header, Source
 
 

@@ -10,7 +10,7 @@ from backends.chunks import body_of
 from backends.connection import Connection
 from backends.exchange import Exchange
 from backends.sse import Scanner
-from gateway.metrics import Series
+from gateway.metric_kinds import Series
 from gateway.relay import Relay, Renaming
 from tests.property.test_sse_chunking import CALM, PIECES
 from tests.unit.gateway.samples import responder

@@ -19,7 +19,8 @@ from config.load import parse
 from config.settings import Settings
 from gateway import cli
 from gateway.errors import ANSWERS
-from gateway.metrics import Counts, Histogram, Levels, Metrics
+from gateway.metric_kinds import Counts, Histogram, Levels
+from gateway.metrics import Metrics
 from gateway.readings import STORE_COUNTERS
 from loadtest.cli import engine
 from tests.unit.tree import PACKAGES, ROOT

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from backends.connection import Connection
 from backends.exchange import Exchange, Reason, UpstreamFailed
 from backends.sse import Scanner, Verdict
-from gateway.metrics import Series
+from gateway.metric_kinds import Series
 from gateway.relay import Relay, Renaming
 from tests.unit.gateway.samples import Recorder, responder
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway.metrics import MAX_TENANTS, OTHER, TOKEN_SECONDS, TTFT_SECONDS, Labels, Metrics, Series
+from gateway.metric_kinds import Labels, Series
+from gateway.metrics import MAX_TENANTS, OTHER, TOKEN_SECONDS, TTFT_SECONDS, Metrics
 from tests.unit.gateway.scraping import labels, scraped
 
 

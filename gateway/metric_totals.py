@@ -1,0 +1,58 @@
+"""What calls used and cost, by tenant, model and pool: one look-up and one addition a call, whatever is counted."""
+
+from collections.abc import Iterator
+from operator import add
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, Metric
+
+from gateway.metric_kinds import Labels
+
+
+class Totals(NamedTuple):
+    """What calls of one tenant used of one model in one pool."""
+
+    prefill: int
+    cached: int
+    decode: int
+    kv_read_bytes: int
+    kv_byte_seconds: int
+    gpu_microseconds: int
+    money_nanos: int
+    network_bytes: int
+
+
+class UsedTotals:
+    """Tokens and KV bytes by tenant, model and pool: one addition a call, whatever is counted."""
+
+    __slots__ = ("_totals",)
+
+    def __init__(self) -> None:
+        self._totals: dict[Labels, Totals] = {}
+
+    def add(self, used: Totals, *labels: str) -> None:
+        totals = self._totals.get(labels)
+        self._totals[labels] = used if totals is None else Totals._make(map(add, totals, used))
+
+    def families(self) -> Iterator[Metric]:
+        labels = ("tenant", "model", "pool")
+        kinds = (*labels, "kind")
+        tokens = CounterMetricFamily("kvgate_tokens", "Tokens: prefill (uncached), cached, decode.", labels=kinds)
+        read = CounterMetricFamily(
+            "kvgate_kv_read_bytes", "KV-cache bytes re-read while decoding (closed form).", labels=labels
+        )
+        held = CounterMetricFamily(
+            "kvgate_kv_byte_seconds", "KV-cache bytes held, times the seconds they were.", labels=labels
+        )
+        gpu = CounterMetricFamily("kvgate_gpu_seconds", "Time of one GPU that calls' work takes.", labels=labels)
+        money = CounterMetricFamily("kvgate_money", "What calls cost by the prices of the file.", labels=labels)
+        network = CounterMetricFamily("kvgate_network_bytes", "Bodies from and to clients.", labels=labels)
+        for values, totals in list(self._totals.items()):
+            held.add_metric(values, totals.kv_byte_seconds)
+            gpu.add_metric(values, totals.gpu_microseconds / 1e6)
+            money.add_metric(values, totals.money_nanos / 1e9)
+            network.add_metric(values, totals.network_bytes)
+            for kind in ("prefill", "cached", "decode"):
+                tokens.add_metric([*values, kind], getattr(totals, kind))
+            read.add_metric(values, totals.kv_read_bytes)
+        yield from (tokens, read, held, gpu, money, network)
