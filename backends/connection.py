@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._parser: httptools.HttpResponseParser
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._headers: dict[bytes, bytes] = {}
         self._parts: list[bytes] = []
         self._kept_alive = False
         self._excess = False
@@ -141,17 +141,17 @@ class Connection(asyncio.Protocol):
     # llhttp
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        self._headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        headers, self._headers = self._headers, []
+        headers, self._headers = self._headers, {}
         if status < 200:
             return
         self._answered = True
-        self._framed = any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
+        self._framed = b"content-length" in headers or b"transfer-encoding" in headers
         if self.exchange is not None and not self.exchange.head.done():
-            self.exchange.head.set_result(Head(status, tuple(headers)))
+            self.exchange.head.set_result(Head(status, headers))
 
     def on_chunk_header(self) -> None:
         self._between = False
@@ -167,18 +167,17 @@ class Connection(asyncio.Protocol):
         self._kept_alive = self._parser.should_keep_alive()  # llhttp forgets it once the message is behind it
 
     def _deliver(self) -> None:
-        if not self._parts:
-            return
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        if self.exchange is not None:
-            self.exchange.received(data)
+        if parts := self._parts:
+            self._parts = []
+            if self.exchange is not None:
+                self.exchange.received(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _finish(self) -> None:
         exchange, self.exchange = self.exchange, None
         self._through = None
         self.deadline = float("inf")
-        self.resume()
+        if self._paused:
+            self.resume()
         if self._kept_alive and not self._excess:
             self._owner.freed(self)
         else:

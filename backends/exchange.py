@@ -5,7 +5,7 @@ notices and stops generating).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -31,16 +31,10 @@ class UpstreamFailed(Exception):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Status and headers of an answer; header names are lower case."""
+    """Status and headers of an answer; header names are lower case, of a name that comes twice the first counts."""
 
     status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-
-    def get(self, name: bytes) -> bytes | None:
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+    headers: Mapping[bytes, bytes]
 
 
 class Line(Protocol):
@@ -76,10 +70,8 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body. Raises `UpstreamFailed` when it broke off."""
-        parts: list[bytes] = []
-        self.pipe(parts.append)
         await self.done
-        return b"".join(parts)
+        return b"".join(self._held)
 
     def abort(self) -> None:
         """Close the connection: the engine notices and stops generating."""
@@ -109,12 +101,11 @@ class Exchange:
         self._connection = self._sink = self.through = (
             None  # whoever listened may hold this exchange: no circle is left behind
         )
+        if failure is None:
+            if not self.done.done():
+                self.done.set_result(None)
+            return
         for future in (self.head, self.done):
-            if future.done():
-                continue
-            if failure is None:
-                if future is self.done:
-                    self.done.set_result(None)
-            else:
+            if not future.done():
                 future.set_exception(failure)
                 future.exception()  # read once: whoever awaits it still gets it, nobody is warned if none does

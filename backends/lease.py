@@ -4,7 +4,7 @@ The rule: whatever becomes of a call, what it added to the seat is taken off aga
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -32,6 +32,7 @@ class Seat:
     """What the pool knows of one replica. Seats are compared by identity."""
 
     replica: Replica
+    name: str = field(init=False)
     in_flight: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
@@ -44,6 +45,19 @@ class Seat:
     max_model_len: int | None = None
     resting_until: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.name = self.replica.name
+
+    @property
+    def work_seconds(self) -> float:
+        return self.prefill_seconds + self.decode_seconds + self.extra_seconds
+
+    def free(self, now: float) -> bool:
+        """Whether it has room for one more call, if its breaker lets any through."""
+        most = self.replica.max_concurrent
+        usable = self.healthy and not self.draining and self.resting_until <= now
+        return usable and (most is None or self.in_flight < most)
+
     def enter(self, demand: Demand) -> None:
         self.in_flight += 1
         self.prefill_seconds += demand.prefill_seconds
@@ -51,7 +65,7 @@ class Seat:
 
     def state(self, ejected: bool, resting: bool = False) -> ReplicaState:
         return ReplicaState(
-            self.replica.name,
+            self.name,
             self.in_flight,
             self.replica.max_concurrent,
             self.prefill_seconds,
@@ -84,11 +98,12 @@ class Lease:
     Use it as a context: leaving it gives the lease back as `neutral`, unless `release` said before what was learned.
     """
 
-    __slots__ = ("_decode_seconds", "_judge", "_prefill_seconds", "_probe", "_released", "_seat")
+    __slots__ = ("_demand", "_judge", "_prefill_seconds", "_probe", "_released", "_seat")
 
     def __init__(self, seat: Seat, demand: Demand, judge: Judge, *, probe: bool) -> None:
-        self._seat, self._judge, self._probe, self._released = seat, judge, probe, False
-        self._prefill_seconds, self._decode_seconds = demand.prefill_seconds, demand.decode_seconds
+        self._seat, self._demand, self._judge, self._probe = seat, demand, judge, probe
+        self._prefill_seconds = demand.prefill_seconds
+        self._released = False
 
     @property
     def replica(self) -> Replica:
@@ -116,7 +131,7 @@ class Lease:
         if self._released:
             return
         self._released = True
-        self._seat.leave(self._prefill_seconds, self._decode_seconds)
+        self._seat.leave(self._prefill_seconds, self._demand.decode_seconds)
         self._judge(self._seat, outcome, self._probe)
 
     def __enter__(self) -> Self:

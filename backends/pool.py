@@ -17,7 +17,7 @@ from backends.demand import Demand, Phase
 from backends.engines.kind import EngineKind
 from backends.engines.load import Load
 from backends.lease import Lease, Replica, Seat
-from backends.select import ReplicaState, select
+from backends.select import ReplicaState, preferred
 
 Clock = Callable[[], float]
 __all__ = ["Clock", "Lease", "NoReplica", "Pool", "PoolSettings", "Reason", "Replica"]
@@ -84,9 +84,7 @@ class Pool:
         self, demand: Demand, exclude: frozenset[str] = frozenset(), *, deadline: float
     ) -> Lease | NoReplica:
         """A lease on the best replica outside `exclude`; waits for a free one until `deadline`, on the pool's clock."""
-        self._dispatch()  # a breaker may have become half open since; those who wait go first
-        answer = self._answer(demand, exclude, self._states())
-        if answer is not None:
+        if (answer := self.at_once(demand, exclude)) is not None:
             return answer
         left_seconds = deadline - self._clock()
         if left_seconds <= 0:
@@ -94,6 +92,11 @@ class Pool:
         if len(self._waiting) >= self.settings.max_waiting:
             return NoReplica("saturated")
         return await self._wait(_Waiting(demand, exclude), left_seconds)
+
+    def at_once(self, demand: Demand, exclude: frozenset[str] = frozenset()) -> Lease | NoReplica | None:
+        """The same without waiting. None: `lease` would."""
+        self._dispatch()  # a breaker may have become half open since; those who wait go first
+        return self._answer(demand, exclude)
 
     async def _wait(self, waiting: _Waiting, left_seconds: float) -> Lease | NoReplica:
         loop = asyncio.get_running_loop()
@@ -120,27 +123,26 @@ class Pool:
         if not self._waiting:
             return
         for future, waiting in list(self._waiting.items()):
-            states = self._states()
-            eligible = [state for state in states if state.eligible]
+            eligible = [state for state in self.states() if state.eligible]
             if eligible and all(state.full for state in eligible):
                 return
             if future.done():
                 continue
-            answer = self._answer(waiting.demand, waiting.exclude, states)
+            answer = self._answer(waiting.demand, waiting.exclude)
             if answer is not None:
                 del self._waiting[future]
                 future.set_result(answer)
 
-    def _answer(
-        self, demand: Demand, exclude: frozenset[str], states: Sequence[ReplicaState]
-    ) -> Lease | NoReplica | None:
+    def _answer(self, demand: Demand, exclude: frozenset[str]) -> Lease | NoReplica | None:
         """A lease, or that there can be none, or None: wait."""
-        slack = self.settings.affinity_slack_seconds
-        name = select(states, demand, affinity_slack_seconds=slack, tie=self._tie, exclude=exclude)
-        if name is not None:
+        now, seats = self._clock(), self._seats.values()
+        shut = self._shut(now)
+        free = [seat for seat in seats if seat.free(now) and seat.name not in exclude and seat not in shut]
+        if free:
+            seat = preferred(free, demand.home, self.settings.affinity_slack_seconds, self._tie)
             self._tie += 1
-            return self._grant(self._seats[name], demand)
-        able = [state for state in states if state.name not in exclude]
+            return self._grant(seat, demand)
+        able = [state for state in self.states() if state.name not in exclude]
         if any(state.eligible for state in able):
             return None
         return NoReplica("draining" if able and all(state.draining for state in able) else "unhealthy")
@@ -158,14 +160,17 @@ class Pool:
         seat.breaker = breaker.record(seat.breaker, outcome, self._clock(), self.settings.breaker, probed=probe)
         self._dispatch()
 
-    def _states(self) -> tuple[ReplicaState, ...]:
+    def states(self) -> tuple[ReplicaState, ...]:
         now = self._clock()
+        shut = self._shut(now)
+        return tuple([seat.state(seat in shut, seat.resting_until > now) for seat in self._seats.values()])
+
+    def _shut(self, now: float) -> Sequence[Seat]:
+        """Those that a breaker keeps out of use."""
         seats = self._seats.values()
         shut = [seat for seat in seats if seat.breaker.open_until is not None and not seat.breaker.admits(now)]
-        if not shut:
-            return tuple([seat.state(False, seat.resting_until > now) for seat in seats])
-        kept = self._kept(shut)
-        return tuple([seat.state(seat in shut and seat not in kept, seat.resting_until > now) for seat in seats])
+        kept = self._kept(shut) if shut else ()
+        return [seat for seat in shut if seat not in kept]
 
     def _kept(self, shut: Sequence[Seat]) -> Sequence[Seat]:
         """Those that stay in use although their breaker is open, so that the floor is kept: the soonest due first."""
@@ -211,9 +216,6 @@ class Pool:
         """The smallest context limit that a replica reported: what every one of them can take."""
         return min((seat.max_model_len for seat in self._seats.values() if seat.max_model_len), default=None)
 
-    def states(self) -> tuple[ReplicaState, ...]:
-        return self._states()
-
     def running(self, name: str) -> int:
         """Sequences that a replica runs: as it last said, else calls of this process there; at least one."""
         seat = self._seats[name]
@@ -232,7 +234,7 @@ class Pool:
         return self._seats[name].breaker.state(self._clock())
 
     def __repr__(self) -> str:
-        seats = " ".join(f"{s.name}:{s.in_flight}{'' if s.eligible else '!'}" for s in self._states())
+        seats = " ".join(f"{s.name}:{s.in_flight}{'' if s.eligible else '!'}" for s in self.states())
         return f"<Pool {self.name} {seats} waiting:{self.waiting}>"
 
 

@@ -16,6 +16,8 @@ class RetryBudget(msgspec.Struct, frozen=True):
 
     def earned(self) -> "RetryBudget":
         """After a first attempt."""
+        if self.balance >= self.most:
+            return self
         return RetryBudget(self.share, self.most, min(self.most, self.balance + self.share))
 
     def spent(self) -> "RetryBudget | None":

@@ -6,7 +6,7 @@ not send everything to its first replica.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from backends.demand import Demand
 
@@ -16,12 +16,26 @@ STALE_SECONDS: Final = 1e6
 """Work laid on a replica whose numbers are stale: more than any replica has, so it comes last."""
 
 
+class Busy(Protocol):
+    """What a choice among replicas that have room goes by."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def work_seconds(self) -> float: ...
+
+
+T = TypeVar("T", bound=Busy)
+
+
 class ReplicaState(NamedTuple):
     """One replica as this process sees it.
 
     `prefill_seconds`: predicted prefill of calls that have not had their first token; `decode_seconds`: predicted
     decode of all calls in flight. `max_concurrent` None means no limit. `extra_seconds` is work that the engine tells
-    of and this process did not send. A tuple, because one is made for every replica and every call.
+    of and this process did not send.
     """
 
     name: str
@@ -65,13 +79,18 @@ def select(
 ) -> str | None:
     """The name of the replica to use, or None if none has room. `tie` is any number that grows from call to call."""
     free = [state for state in replicas if state.eligible and not state.full and state.name not in exclude]
-    if len(free) < 2:
-        return free[0].name if free else None
-    least = min(state.work_seconds for state in free)
-    for state in free:
-        if state.name == demand.home and state.work_seconds <= least + affinity_slack_seconds:
-            return state.name
-    idlest = [state for state in free if state.work_seconds <= least + _TIE_SECONDS]
-    fewest = min(state.in_flight for state in idlest)
-    equals = [state.name for state in idlest if state.in_flight == fewest]
+    return preferred(free, demand.home, affinity_slack_seconds, tie).name if free else None
+
+
+def preferred(free: Sequence[T], home: str | None, slack_seconds: float, tie: int) -> T:
+    """The one to use of replicas that have room, of which there is at least one."""
+    if len(free) == 1:
+        return free[0]
+    least = min([each.work_seconds for each in free])
+    for each in free:
+        if each.name == home and each.work_seconds <= least + slack_seconds:
+            return each
+    idlest = [each for each in free if each.work_seconds <= least + _TIE_SECONDS]
+    fewest = min([each.in_flight for each in idlest])
+    equals = [each for each in idlest if each.in_flight == fewest]
     return equals[tie % len(equals)]

@@ -50,24 +50,22 @@ class Transport:
         Raises `UpstreamFailed`; cancelling closes the connection.
         """
         kept = self._kept()
-        try:
-            return await self._headed(kept or await self._connected(), data, reused=kept is not None)
-        except UpstreamFailed as failure:
-            if not failure.stale:
+        while True:
+            connection = kept or await self._connected()
+            exchange = Exchange(connection, connection.loop, reused=kept is not None)
+            self._busy.add(connection)
+            connection.send(exchange, data, self._clock() + self._first_byte_seconds)
+            try:
+                await exchange.head
+                return exchange
+            except asyncio.CancelledError:
+                exchange.abort()
                 raise
-            failure.with_traceback(None)
-        return await self._headed(await self._connected(), data, reused=False)
-
-    async def _headed(self, connection: Connection, data: bytes, *, reused: bool) -> Exchange:
-        exchange = Exchange(connection, connection.loop, reused=reused)
-        self._busy.add(connection)
-        connection.send(exchange, data, self._clock() + self._first_byte_seconds)
-        try:
-            await exchange.head
-        except asyncio.CancelledError:
-            exchange.abort()
-            raise
-        return exchange
+            except UpstreamFailed as failure:
+                if not failure.stale:
+                    raise
+                failure.with_traceback(None)
+            kept = None
 
     def _kept(self) -> Connection | None:
         oldest = self._clock() - self._keep_alive_seconds

@@ -110,7 +110,7 @@ class Attempt:
         return body if features.cache_control is not False else without_markers(body)
 
     async def _answered(self, exchange: Exchange, head: Head) -> ReplicaOutcome:
-        kind = head.get(b"content-type") or JSON
+        kind = head.headers.get(b"content-type") or JSON
         if head.status >= 400:
             return await self._refused(exchange, head)
         if head.status >= 300:
@@ -202,7 +202,7 @@ class Attempt:
             return await self._without_usage()
         meaning = classify(self._pool.engine, head.status, body)
         if meaning.busy:
-            told_seconds = seconds_of(head.get(b"retry-after"))
+            told_seconds = seconds_of(head.headers.get(b"retry-after"))
             self._lease.rest(self._clock() + min(told_seconds or REST_SECONDS, LONGEST_REST_SECONDS))
             wait = b"%d" % math.ceil(told_seconds or RETRY_SECONDS)
             raise errors.EngineBusy("The engines are busy.", headers=((b"retry-after", wait),))

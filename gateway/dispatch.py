@@ -40,7 +40,7 @@ class Dispatch:
         deadline = self._clock() + self._routing.queue_timeout_seconds
         try:
             for _ in range(self._routing.attempts):
-                found = await self._lease(job, tried, deadline)
+                found = _at_once(job, tried) or await self._lease(job, tried, deadline)
                 if isinstance(found, NoReplica):
                     raise fault or no_replica(found)
                 pool, lease = found
@@ -78,6 +78,14 @@ class Dispatch:
                 return pool, found
             refused = found
         return refused
+
+
+def _at_once(job: Job, tried: frozenset[str]) -> tuple[ServedPool, Lease] | None:
+    """A lease on the first candidate, as nearly every call gets one; None: it is to be waited for."""
+    for pool, demand in job.candidates[:1]:
+        if isinstance(found := pool.pool.at_once(demand, tried), Lease):
+            return pool, found
+    return None
 
 
 def no_replica(found: NoReplica) -> errors.Fault:
