@@ -6,7 +6,10 @@ elsewhere; after it the stream ends well or with the dialect's error event, neve
 
 import asyncio
 import math
+from collections.abc import Awaitable
 from typing import Final
+
+import msgspec
 
 from backends.breaker import Outcome as ReplicaOutcome
 from backends.engines.errors import classify, may_refuse
@@ -47,29 +50,17 @@ REST_SECONDS: Final = 0.2
 LONGEST_REST_SECONDS: Final = 30.0
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """One try. Made, run once, thrown away."""
 
-    __slots__ = ("_added_usage", "_clock", "_delivery", "_job", "_lease", "_metrics", "_pool", "_responder")
-
-    def __init__(
-        self,
-        job: Job,
-        pool: ServedPool,
-        lease: Lease,
-        responder: Responder,
-        delivery: Delivery,
-        metrics: Metrics,
-        clock: Clock,
-    ) -> None:
-        self._job = job
-        self._pool = pool
-        self._lease = lease
-        self._responder = responder
-        self._delivery = delivery
-        self._metrics = metrics
-        self._clock = clock
-        self._added_usage = False
+    _job: Job
+    _pool: ServedPool
+    _lease: Lease
+    _responder: Responder
+    _delivery: Delivery
+    _metrics: Metrics
+    _clock: Clock
+    _added_usage: bool = False
 
     async def run(self) -> None:
         """Answer the client. Raises an `EngineFault` if nothing has been sent to it; the lease is given back."""
@@ -78,9 +69,7 @@ class Attempt:
         try:
             self._delivery.sent = True
             self._delivery.sent_at = self._clock()
-            exchange = await self._pool.open(
-                self._delivery.replica, self._path, self._headers, self._body(self._pool.features)
-            )
+            exchange = await self._opened(self._pool.features)
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:
             outcome = "failure"
@@ -94,13 +83,11 @@ class Attempt:
             self._lease.release(outcome)
             self._metrics.attempts.add(1, self._pool.name, self._delivery.replica, outcome)
 
-    @property
-    def _path(self) -> bytes:
-        return self._job.call.dialect.engine_path
-
-    @property
-    def _headers(self) -> bytes:
-        return b"x-request-id: %b\r\n%b" % (self._job.request_id.encode(), self._job.trace)
+    def _opened(self, features: Features) -> Awaitable[Exchange]:
+        """The call on its way."""
+        job = self._job
+        headers = b"x-request-id: %b\r\n%b" % (job.request_id.encode(), job.trace)
+        return self._pool.open(self._delivery.replica, job.call.dialect.engine_path, headers, self._body(features))
 
     def _body(self, features: Features) -> bytes:
         call, service = self._job.call, self._job.service
@@ -223,7 +210,7 @@ class Attempt:
         """
         features = self._pool.features.model_copy(update={"usage_in_stream": False})
         self._delivery.sent_at = self._clock()
-        exchange = await self._pool.open(self._delivery.replica, self._path, self._headers, self._body(features))
+        exchange = await self._opened(features)
         try:
             head = exchange.head.result()
             if head.status < 300:

@@ -63,7 +63,7 @@ class SummaryCall:
             opened = await self._books.open(asked.call, asked.service, {}, asked.request_id)
         except errors.Fault:
             raise Failed("budget", engine=False) from None
-        kept = Kept()
+        kept = Kept(_Nowhere(), keep=False, http10=False)
         try:
             if opened.reached is not None:
                 raise Failed("budget", engine=False)
@@ -99,11 +99,7 @@ class SummaryCall:
 class Kept(Responder):
     """An answer that is kept instead of sent."""
 
-    __slots__ = ("body",)
-
-    def __init__(self) -> None:
-        super().__init__(_Nowhere(), keep=False, http10=False)
-        self.body = b""
+    body: bytes = b""
 
     def reply(self, status: int, headers: object, body: bytes) -> None:
         self.started = self.finished = True
