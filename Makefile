@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check fmt bench bench-context test-vllm clean
+.PHONY: help install demo test check fmt bench bench-context soak test-vllm clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,8 +42,12 @@ bench-context: $(STAMP) ## Replay sessions through the context policies: what th
 	@$(BIN)/python -m bench.context $(ARGS)
 
 soak: $(STAMP) ## Ten minutes of load with faults, then 1,000 schedules of kills (MINUTES=, SCHEDULES=)
-	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10); soaked=$$?; \
-	$(BIN)/python -m bench.kills --schedules $(or $(SCHEDULES),1000) && exit $$soaked
+	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10); load=$$?; \
+	$(BIN)/python -m bench.kills --schedules $(or $(SCHEDULES),1000); kills=$$?; \
+	if [ $$load = 0 ]; then load=clean; else load="not clean"; fi; \
+	if [ $$kills = 0 ]; then kills=right; else kills="not right"; fi; \
+	echo "load with faults: $$load; kills: $$kills"; \
+	[ "$$load, $$kills" = "clean, right" ]
 
 test-vllm: $(STAMP) ## The same conversations against a real vLLM on this machine's CPU (installs it; slow)
 	PYTHON=$(abspath $(BIN)/python) bash tests/vllm/run.sh
