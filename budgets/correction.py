@@ -10,6 +10,7 @@ from typing import Final, cast
 from budgets.grant import Misdated
 from budgets.scope import MICRO, Scope, Terms
 from budgets.script import Script, Step
+from budgets.stood import whole
 
 _SET_USED: Final = Script.load("budgets", "set_used", "buckets")
 _GRACE_US: Final = 3600 * MICRO
@@ -31,7 +32,8 @@ def correcting(scope: Scope, used: int, now_seconds: float) -> Step[Corrected | 
 
 
 def _corrected(terms: Terms, reply: object) -> Corrected | Misdated:
-    done, now_us, before, reserved = cast("tuple[int, int, int, int]", reply)
+    done, now_us, stood = cast("tuple[int, int, bytes]", reply)
     if done < 0:
         return Misdated(now_us / MICRO)
+    before, reserved = whole(stood)
     return Corrected(-(-before // terms.scale), -(-reserved // terms.scale))

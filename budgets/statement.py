@@ -10,6 +10,7 @@ from typing import cast
 from budgets.grant import Misdated, remaining
 from budgets.scope import MICRO, Scope, Standing, Terms
 from budgets.script import Script, Step
+from budgets.stood import whole
 
 _STATE = Script.load("budgets", "state", "buckets")
 
@@ -35,10 +36,10 @@ def stating(scope: Scope, now_seconds: float) -> Step[tuple[Account, ...] | Misd
 
 
 def _stated(standing: Standing, reply: object) -> tuple[Account, ...] | Misdated:
-    found, now_us, in_use, held = cast("tuple[int, int, list[int], list[int]]", reply)
+    found, now_us, in_use, held = cast("tuple[int, int, bytes, bytes]", reply)
     if found < 0:
         return Misdated(now_us / MICRO)
-    triples = zip(standing.terms, in_use, held, strict=True)
+    triples = zip(standing.terms, whole(in_use), whole(held), strict=True)
     return tuple([_account(terms, used, reserved, now_us / MICRO) for terms, used, reserved in triples])
 
 

@@ -12,6 +12,7 @@ from budgets.limit import Limit
 from budgets.scope import Standing, Terms
 
 _DECODER = msgspec.msgpack.Decoder(tuple[int, ...])
+_LARGE = msgspec.msgpack.Decoder(tuple[int | float, ...])
 
 
 class Stood(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class Stood(msgspec.Struct, frozen=True):
     @property
     def in_use(self) -> tuple[int, ...]:
         """Of each limit, in micro-units."""
-        return _DECODER.decode(self.packed)
+        return whole(self.packed)
 
     @property
     def each(self) -> Iterator[tuple[Terms, int]]:
@@ -50,3 +51,11 @@ class Stood(msgspec.Struct, frozen=True):
     def nearly(self) -> list[Limit]:
         """The limits that are nearly used up."""
         return [self.standing.terms[number - 1].limit for number in self.near]
+
+
+def whole(packed: bytes) -> tuple[int, ...]:
+    """Numbers as scripts pack them: what 64 bits do not hold comes as a float."""
+    try:
+        return _DECODER.decode(packed)
+    except msgspec.ValidationError:
+        return tuple(map(int, _LARGE.decode(packed)))

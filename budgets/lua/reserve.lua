@@ -100,6 +100,6 @@ for n = 1, l.count do
 end
 for _, n in pairs(tightest) do
   shown[#shown + 1] = n
-  shown[#shown + 1] = in_use[n]
+  shown[#shown + 1] = min(in_use[n], 9e18) -- an integer of a reply ends at 64 bits
 end
 return {refused, longest, now_us, cmsgpack.pack(in_use), shown, min(1e15, floor(fullest * 1e6)), shadowed, near}

@@ -2,7 +2,7 @@
 --
 -- ARGV: terms, whole
 -- Gives: 1 (-1: a quota's window is not the one that is open now), the time, what is in use of each limit, and how much
--- of that is reserved by calls that run.
+-- of that is reserved by calls that run; in MessagePack, for a reply's integers end at 64 bits.
 
 local l = limits_of(ARGV[1])
 if misdated(l) then return {-1, now_us, {}, {}} end
@@ -18,4 +18,4 @@ for n = 1, l.count do
     held[n] = min(in_use[n], reserved[l.name[n]] or 0)
   end
 end
-return {1, now_us, in_use, held}
+return {1, now_us, cmsgpack.pack(in_use), cmsgpack.pack(held)}
