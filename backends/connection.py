@@ -111,10 +111,10 @@ class Connection(asyncio.Protocol):
         if self.exchange is None:
             self.fail("broken")
             return
-        self._touched = self._heard = True
+        self._touched = True
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._deliver()
             if not self._complete:  # what follows a complete answer says nothing about it
                 self.fail("broken")
@@ -139,6 +139,10 @@ class Connection(asyncio.Protocol):
         del self._parser  # it holds this connection, so the two would wait for the garbage collector
 
     # llhttp
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            raise ValueError("an answer that nobody asked for")  # the parser stops at it
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.setdefault(name.lower(), value)
@@ -169,6 +173,7 @@ class Connection(asyncio.Protocol):
     def _deliver(self) -> None:
         if parts := self._parts:
             self._parts = []
+            self._heard = True  # not by a head alone: engines send it before the prompt is computed
             if self.exchange is not None:
                 self.exchange.received(parts[0] if len(parts) == 1 else b"".join(parts))
 

@@ -36,6 +36,11 @@ class Head(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[bytes, bytes]
 
+    @property
+    def encoded(self) -> bool:
+        """Whether the body is compressed, although no request of ours allows it."""
+        return self.headers.get(b"content-encoding", b"identity").lower() != b"identity"
+
 
 class Line(Protocol):
     """What an exchange asks of its connection."""

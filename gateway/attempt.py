@@ -102,6 +102,8 @@ class Attempt(msgspec.Struct, eq=False):
             return await self._refused(exchange, head)
         if head.status >= 300:
             raise errors.EngineError("The engine sent the call elsewhere.")  # a client is not sent after it
+        if head.encoded:
+            raise errors.EngineError("The engine compressed its answer.")  # it was told not to
         if kind.startswith(EVENT_STREAM):
             return await self._streamed(exchange)
         body = await exchange.body()
@@ -184,7 +186,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     async def _refused(self, exchange: Exchange, head: Head) -> ReplicaOutcome:
         """An error status. What says something about the request reaches the client as it is."""
-        body = await exchange.body()
+        body = b"" if head.encoded else await exchange.body()
         if self._added_usage and may_refuse(STREAM_OPTIONS, head.status, body):
             return await self._without_usage()
         meaning = classify(self._pool.engine, head.status, body)

@@ -1,5 +1,6 @@
 """What passes through the gateway is the very bytes that came, both ways, but for the fields and headers it owns."""
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -244,6 +245,32 @@ async def test_an_engine_s_refusal_keeps_every_byte(house: House, up: Upstream) 
     up.scripts = [answers(reply(400, body))]
     answer = await house.chat()
     assert (answer.status_code, answer.content) == (400, body)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_is_compressed_although_it_must_not_be_is_no_answer(
+    house: House, up: Upstream, stream: bool
+) -> None:
+    """The client would get bytes that nothing says how to read."""
+    media = b"text/event-stream" if stream else b"application/json"
+    body = gzip.compress(b"".join(FRAMES) if stream else b'{"choices":[]}')
+    up.scripts = [answers(reply(200, body, b"Content-Encoding: gzip", media=media))]
+    answer = await house.chat(stream=stream)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_error")
+    assert await house.metric("kvgate_attempts_total", outcome="failure") == 1
+
+
+async def test_an_answer_may_say_that_it_is_not_compressed(house: House, up: Upstream) -> None:
+    up.scripts = [answers(reply(200, b'{"choices":[]}', b"content-encoding: Identity"))]
+    answer = await house.chat()
+    assert (answer.status_code, answer.content) == (200, b'{"choices":[]}')
+
+
+async def test_a_refusal_that_is_compressed_is_told_without_its_bytes(house: House, up: Upstream) -> None:
+    up.scripts = [answers(reply(400, gzip.compress(b'{"error":{"message":"x"}}'), b"content-encoding: gzip"))]
+    answer = await house.chat()
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].isprintable()
 
 
 async def test_headers_of_the_engine_stay_with_it(house: House, up: Upstream) -> None:

@@ -69,6 +69,14 @@ async def stays_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     await reader.read()
 
 
+def stays_silent_after(data: bytes) -> Script:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await stays_silent(reader, writer)
+
+    return script
+
+
 async def test_a_kept_connection_is_used_again(upstream: Upstream) -> None:
     upstream.scripts = [answers(OK, times=3)]
     wire = transport(upstream)
@@ -176,6 +184,60 @@ async def test_bytes_beyond_the_answer_close_the_connection(upstream: Upstream) 
     await asyncio.wait_for(upstream.closed.wait(), 1.0)
     await asyncio.sleep(0.02)
     assert wire.open_connections == 0
+
+
+EVIL = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
+
+
+@pytest.mark.parametrize("more", [EVIL, EVIL[:30], b"HTTP/1.1 100 Continue\r\n\r\n", b"x", b"\r\n" + EVIL[:1]])
+async def test_an_answer_that_nobody_asked_for_is_part_of_no_other(upstream: Upstream, more: bytes) -> None:
+    """Behind the answer in the same read, whole or begun: its connection is not used again."""
+    upstream.scripts = [answers(OK + more, EVIL[30:], times=2), answers(OK)]
+    wire = transport(upstream)
+    for _ in range(2):
+        exchange = await wire.open(REQUEST)
+        assert (exchange.head.result().status, await exchange.body()) == (200, b"ok")
+    assert upstream.connections == 2
+    wire.close()
+
+
+async def test_an_engine_that_changes_the_protocol_is_broken(upstream: Upstream) -> None:
+    upstream.scripts = [answers(b"HTTP/1.1 101 X\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n" + OK)]
+    with pytest.raises(UpstreamFailed) as failed:
+        await transport(upstream).open(REQUEST)
+    assert (failed.value.reason, failed.value.before_reply) == ("broken", True)
+
+
+async def test_a_head_that_comes_early_does_not_shorten_the_wait_for_what_follows(upstream: Upstream) -> None:
+    """Engines send the head of a stream at once, and its first token when the prompt is computed."""
+    upstream.scripts = [stays_silent_after(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")]
+    now = 0.0
+    wire = Transport(f"http://127.0.0.1:{upstream.port}", clock=lambda: now, first_byte_seconds=10, idle_seconds=1)
+    exchange = await wire.open(REQUEST)
+    for now in (0.5, 5.0, 9.9):
+        wire.sweep()
+        assert not exchange.done.done()
+    now = 10.1
+    wire.sweep()
+    with pytest.raises(UpstreamFailed) as failed:
+        await exchange.done
+    assert failed.value.reason == "timeout"
+
+
+async def test_what_has_begun_to_come_must_go_on(upstream: Upstream) -> None:
+    upstream.scripts = [stays_silent_after(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n")]
+    now, came = 0.0, asyncio.Event()
+    wire = Transport(f"http://127.0.0.1:{upstream.port}", clock=lambda: now, first_byte_seconds=10, idle_seconds=1)
+    exchange = await wire.open(REQUEST)
+    exchange.pipe(lambda _: came.set())
+    await came.wait()
+    for now in (0.5, 1.4):
+        wire.sweep()
+        assert not exchange.done.done()
+    now = 1.6
+    wire.sweep()
+    with pytest.raises(UpstreamFailed):
+        await exchange.done
 
 
 async def test_a_paused_exchange_stops_reading(upstream: Upstream) -> None:
