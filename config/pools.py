@@ -3,6 +3,8 @@
 Rule: a replica is an origin (scheme, host, port) and nothing else; credentials are the pool's `engine_key`.
 """
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -28,6 +30,7 @@ from config.secret import SECRET, EnvSecret
 from config.section import ModelName, NamedSection, Section
 from config.units import Money, plain_numbers
 
+_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 Phase = Literal["prefill", "decode", "any"]
 
 
@@ -42,7 +45,16 @@ def _origin(url: str) -> str:
         raise ValueError(f"expected no path; write {parts.scheme}://{parts.netloc}")
     if parts.port == 0:
         raise ValueError("port 0 is not a port")
+    if not _is_host(parts.hostname):
+        raise ValueError("expected a host: an IP address, or a name of letters, digits, - and _ with dots between")
     return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def _is_host(name: str) -> bool:
+    try:
+        return bool(_NAME.fullmatch(name) or ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 class Replica(Section):

@@ -210,34 +210,46 @@ async def test_an_engine_that_changes_the_protocol_is_broken(upstream: Upstream)
 
 async def test_a_head_that_comes_early_does_not_shorten_the_wait_for_what_follows(upstream: Upstream) -> None:
     """Engines send the head of a stream at once, and its first token when the prompt is computed."""
-    upstream.scripts = [stays_silent_after(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")]
-    now = 0.0
-    wire = Transport(f"http://127.0.0.1:{upstream.port}", clock=lambda: now, first_byte_seconds=10, idle_seconds=1)
+    upstream.scripts = [stays_silent_after(STREAM_HEAD)]
+    wire, sweep_at = clocked(upstream)
     exchange = await wire.open(REQUEST)
-    for now in (0.5, 5.0, 9.9):
-        wire.sweep()
+    for seconds in (0.5, 5.0, 9.9):
+        sweep_at(seconds)
         assert not exchange.done.done()
-    now = 10.1
-    wire.sweep()
+    sweep_at(10.1)
     with pytest.raises(UpstreamFailed) as failed:
         await exchange.done
     assert failed.value.reason == "timeout"
 
 
 async def test_what_has_begun_to_come_must_go_on(upstream: Upstream) -> None:
-    upstream.scripts = [stays_silent_after(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n")]
-    now, came = 0.0, asyncio.Event()
-    wire = Transport(f"http://127.0.0.1:{upstream.port}", clock=lambda: now, first_byte_seconds=10, idle_seconds=1)
+    upstream.scripts = [stays_silent_after(STREAM_HEAD + b"2\r\nok\r\n")]
+    came = asyncio.Event()
+    wire, sweep_at = clocked(upstream)
     exchange = await wire.open(REQUEST)
     exchange.pipe(lambda _: came.set())
     await came.wait()
-    for now in (0.5, 1.4):
-        wire.sweep()
+    for seconds in (0.5, 1.4):
+        sweep_at(seconds)
         assert not exchange.done.done()
-    now = 1.6
-    wire.sweep()
+    sweep_at(1.6)
     with pytest.raises(UpstreamFailed):
         await exchange.done
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def clocked(upstream: Upstream) -> tuple[Transport, Callable[[float], None]]:
+    """A transport with patience of 10 s for the first byte and 1 s after it, and what sweeps it at a time."""
+    now = [0.0]
+    wire = Transport(f"http://127.0.0.1:{upstream.port}", clock=lambda: now[0], first_byte_seconds=10, idle_seconds=1)
+
+    def sweep_at(seconds: float) -> None:
+        now[0] = seconds
+        wire.sweep()
+
+    return wire, sweep_at
 
 
 async def test_a_paused_exchange_stops_reading(upstream: Upstream) -> None:

@@ -37,7 +37,13 @@ def test_a_url_that_is_no_origin(url: str, expected: str) -> None:
     assert problems(("pools/main/replicas/0", {"url": url, "name": "a"})) == {"pools.main.replicas[0].url": expected}
 
 
-@pytest.mark.parametrize("url", ["http://host:99999", "http://host:port", "http://[::1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://host:99999", "http://host:port", "http://[::1", "http://a..b", "http://a b", "http://.a"),
+        *("http://\u00e4.de", "http://%41", f"http://{'a' * 64}.com"),
+    ],
+)
 def test_a_url_that_cannot_be_read(url: str) -> None:
     assert problems(("pools/main/replicas/0", {"url": url, "name": "a"})).keys() == {"pools.main.replicas[0].url"}
     assert len(problems(("pools/main/replicas/0", url))) == 1

@@ -1,9 +1,12 @@
 """How replicas are asked how they are: what counts as alive, and what is only not known."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+import pytest
 
 from backends.health import ProbeResult
 from gateway.clock import monotonic
@@ -111,3 +114,27 @@ async def test_nobody_listening_is_not_alive() -> None:
     async with probing(WELL) as (_, probe):
         pass
     assert not (await probed(probe)).alive
+
+
+async def test_why_a_replica_does_not_answer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with probing(WELL) as (engine, probe):
+        caplog.set_level(logging.INFO, "kvgate")
+        await probed(probe)
+        assert said(caplog) == []
+        engine.answers["/health"] = whole(b"", b"503 X")
+        for _ in range(2):
+            await probed(probe)
+        assert said(caplog) == [], "a lost packet or two change nothing"
+        for _ in range(3):
+            await probed(probe)
+        assert said(caplog) == ["replica does not answer: it answers 503"]
+        engine.answers["/health"] = whole(b"")
+        await probed(probe)
+        await probed(probe)
+        assert said(caplog)[1:] == ["replica answers again: "]
+        await closed(engine.writers)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says, and why."""
+    return [f"{record.getMessage()}: {record.__dict__['fields'].get('why', '')}" for record in caplog.records]
