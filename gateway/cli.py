@@ -133,6 +133,8 @@ def usage(
     settings, loaded = process_settings(), configuration(config)
     if form == "parquet" and output is None:
         stop("--format parquet needs --output FILE: it is no text")
+    if since is not None and until is not None and until < since:
+        stop(f"--until {until:%Y-%m-%d} is before --since {since:%Y-%m-%d}")
     columns = [name for name in COLUMNS if name in by.split(",")]
     if unknown := {name for name in by.split(",") if name} - {*columns}:
         stop(f"--by {', '.join(sorted(unknown))}: choose from {', '.join(COLUMNS)}")

@@ -18,6 +18,7 @@ from gateway.admission import FOREVER, Joined, entitled, organisation_of_tenant
 from gateway.clock import wall
 from gateway.desk import Desk
 from gateway.identity import named
+from gateway.keys import holds_key
 from gateway.scoping import levels
 from gateway.statements import accounts, stated
 from gateway.store import Store
@@ -135,8 +136,8 @@ class LimitDesk:
 
 def kept(session: str | None) -> str | None:
     """A session's id as it is kept. Raises `ChangeRefused` for what is none."""
-    if session is not None and named(session) is None:
-        raise ChangeRefused("the session: expected an id as clients send it, or as error answers have it")
+    if session is not None and (named(session) is None or holds_key(session)):
+        raise ChangeRefused("the session: expected an id as clients send it, or as error answers have it, and no key")
     return session and named(session)
 
 

@@ -221,6 +221,13 @@ async def test_what_cannot_be_done_says_so(
     assert (await client.get("/changes")).json()["data"] == []
 
 
+async def test_the_token_is_no_name_for_who_asks(client: httpx.AsyncClient) -> None:
+    """Else the list of changes, which many may read, would hold it."""
+    answer = await client.post("/tenants/acme/disable", headers={"x-kvgate-operator": TOKEN})
+    assert (answer.status_code, "no key" in answer.text) == (400, True)
+    assert (await client.get("/changes")).json()["data"] == []
+
+
 async def test_bodies_are_json_of_a_bounded_size(client: httpx.AsyncClient) -> None:
     form = await client.post("/tenants", content=b"name=beta", headers={"content-type": "text/plain"})
     assert form.status_code == 415

@@ -11,6 +11,7 @@ import pytest
 from gateway.clock import wall
 from gateway.desk import Desk
 from gateway.embedded import EmbeddedServer
+from gateway.keys import PREFIX
 from gateway.limit_desk import LimitDesk, Place
 from gateway.store import Store
 from gateway.tenant_book import BOOK
@@ -148,6 +149,7 @@ async def test_of_a_key_while_its_tenant_has_others(pair: tuple[House, House]) -
         ({"key": "main", "organisation": True}, "choose one"),
         ({"session": "s", "organisation": True}, "choose one"),
         ({"session": "not an id"}, "expected an id"),
+        ({"session": f"{PREFIX}{'x' * 43}"}, "expected an id .* no key"),
         ({"organisation": True}, "there is no limit 'turns' of the organisation; known: everybody"),
         ({"session": "s"}, "there is no limit 'turns' of the session; known: none"),
     ],

@@ -298,3 +298,8 @@ def test_a_record_that_the_file_hides_is_not_changed_but_deleted(kvgate: Kvgate,
     assert "does not count" in refused(kvgate("check", file, "--store"))
     done(kvgate("tenants", "delete", "beta"))
     done(kvgate("keys", "create", "beta", "two"))
+
+
+def test_a_span_that_ends_before_it_begins_is_a_slip(kvgate: Kvgate) -> None:
+    line = refused(kvgate("usage", "--since", "2026-12-05", "--until", "2026-12-01"))
+    assert line == "--until 2026-12-01 is before --since 2026-12-05"
