@@ -46,7 +46,7 @@ class LearnedRatio(msgspec.Struct, frozen=True):
 
     def estimate(self, content_bytes: int) -> int:
         """Tokens of so many bytes: at least 1, and at most one a byte (a byte-level tokenizer can do no worse)."""
-        return max(1, min(content_bytes, math.ceil(content_bytes * self.tokens_per_byte)))
+        return max(1, min(content_bytes, math.ceil(content_bytes * (self.tokens / self.bytes))))
 
 
 _STEPS = 4  # bins per doubling: an estimate is at most a fifth too high
@@ -134,14 +134,11 @@ def estimate(ask: Ask, ratio: LearnedRatio, reply: Quantile, bounds: Bounds) -> 
     prompt = ratio.estimate(ask.content_bytes)
     if bounds.prompt_tokens is not None:
         prompt = min(prompt, bounds.prompt_tokens * ask.prompts)
-    return Usage.estimated(prompt, _decode_tokens(ask, reply, bounds))
-
-
-def _decode_tokens(ask: Ask, reply: Quantile, bounds: Bounds) -> int:
     if not ask.generates:
-        return 0
-    expected = reply.estimate(bounds.usual_reply_tokens)
-    for most in (ask.max_tokens, bounds.reply_tokens):
-        if most is not None:
-            expected = min(expected, max(0, most))
-    return expected * max(1, ask.sequences)
+        return Usage.estimated(prompt, 0)
+    decode = reply.estimate(bounds.usual_reply_tokens)
+    if ask.max_tokens is not None:
+        decode = max(0, min(decode, ask.max_tokens))
+    if bounds.reply_tokens is not None:
+        decode = min(decode, bounds.reply_tokens)
+    return Usage.estimated(prompt, decode * max(1, ask.sequences))

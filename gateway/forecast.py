@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from backends.demand import Demand
-from budgets.estimate import Ask, estimate
+from budgets.estimate import Ask, Quantile, estimate
 from budgets.lease import Amounts
 from budgets.usage import Usage
 from gateway.call import Call
@@ -59,26 +59,28 @@ class Forecast:
 
     def usage(self, call: Call, service: Service) -> Usage:
         """What to reserve for a call before anything is counted."""
-        ask = Ask(
-            call.content_bytes,
-            prompts=call.prompts,
-            sequences=call.sequences,
-            max_tokens=generated_limit(call, service.caller.may.max_tokens),
-            generates=call.generates,
-        )
-        reply = self.replies.quantile(service.key, service.caller.may.organisation)
+        return self._usage(call, service, self._replies(service))
+
+    def _replies(self, service: Service) -> Quantile:
+        return self.replies.quantile(service.key, service.caller.may.organisation)
+
+    def _usage(self, call: Call, service: Service, reply: Quantile) -> Usage:
+        limit = generated_limit(call, service.caller.may.max_tokens)
+        ask = Ask(call.content_bytes, call.prompts, call.sequences, limit, call.generates)
         return estimate(ask, self.ratios.of(service.model.name, "bytes"), reply, service.bounds)
 
     def asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
-        expected = self.usage(call, service)
+        reply = self._replies(service)
+        expected = self._usage(call, service, reply)
         ceiling = service.costs.amounts(most(call, service), call.sequences, call.prompts) if service.strict else None
-        taken = expected if call.stream or not service.grows else self.sure(call, service, expected)
+        asks_on = call.stream or not service.grows or reply.tail == reply.value
+        taken = expected if asks_on else self.sure(call, service, expected)
         return expected, service.costs.amounts(taken, call.sequences, call.prompts), ceiling
 
     def sure(self, call: Call, service: Service, expected: Usage) -> Usage:
         """What to reserve for an answer that cannot ask for more on its way: what 99 in 100 keep to."""
-        known = self.replies.quantile(service.key, service.caller.may.organisation)
+        known = self._replies(service)
         if known.tail is None or known.tail == known.value or not call.generates:
             return expected
         limit = generated_limit(call, service.caller.may.max_tokens)
@@ -128,22 +130,11 @@ def most(call: Call, service: Service) -> Usage:
 
 def demands(service: Service, expected: Expected, session: str | None, home: str | None) -> list[Demand]:
     """The expected work of a call on each pool's hardware; a warm prefix counts only where the session's home is."""
-    return [
-        demand(service, at, expected, session, home if home is not None and pool.has(home) else None)
-        for at, pool in enumerate(service.pools)
-    ]
-
-
-def demand(service: Service, at: int, expected: Expected, session: str | None, home: str | None) -> Demand:
-    """The expected work on the pool at `at`; `home` is one of its replicas, or None: nothing is cached there."""
-    pace, cached = service.paces[at], expected.cached_tokens if home is not None else 0
-    return Demand(
-        prefill_seconds=pace.prefill_seconds(expected.prompt_tokens, cached),
-        decode_seconds=pace.decode_seconds(expected.prompt_tokens, expected.decode_tokens),
-        prefill_tokens=expected.prompt_tokens - cached,
-        decode_tokens=expected.decode_tokens,
-        session=session,
-        home=home,
-        model=service.model.name,
-        patience_seconds=0.0,
-    )
+    prompt, decode, model = expected.prompt_tokens, expected.decode_tokens, service.model.name
+    wanted = []
+    for pool, pace in zip(service.pools, service.paces, strict=True):
+        here = home if home is not None and pool.has(home) else None
+        cached = 0 if here is None else expected.cached_tokens
+        seconds = pace.seconds(prompt, cached, decode)
+        wanted.append(Demand(*seconds, prompt - cached, decode, session, here, model, 0.0))
+    return wanted

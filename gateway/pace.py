@@ -35,15 +35,25 @@ class Pace:
 
     def prefill_seconds(self, tokens: int, cached_tokens: int = 0) -> float:
         """Of a prompt of `tokens`, the first `cached_tokens` of which the engine still holds."""
-        key = (rounded(tokens), rounded(cached_tokens))
+        return self._prefilled((rounded(tokens), rounded(cached_tokens)))
+
+    def decode_seconds(self, context_tokens: int, decode_tokens: int) -> float:
+        """Of `decode_tokens` tokens that follow a prompt of `context_tokens`."""
+        return self._decoded((rounded(context_tokens), rounded(decode_tokens)))
+
+    def seconds(self, tokens: int, cached_tokens: int, decode_tokens: int) -> tuple[float, float]:
+        """Both, of one call."""
+        prompt = rounded(tokens)
+        prefill = self._prefilled((prompt, rounded(cached_tokens) if cached_tokens else 0))
+        return prefill, self._decoded((prompt, rounded(decode_tokens)))
+
+    def _prefilled(self, key: tuple[int, int]) -> float:
         if (seconds := self._prefill.get(key)) is None:
             seconds = cost.prefill_seconds(self._geometry, self._hardware, *key)
             _keep(self._prefill, key, seconds)
         return seconds
 
-    def decode_seconds(self, context_tokens: int, decode_tokens: int) -> float:
-        """Of `decode_tokens` tokens that follow a prompt of `context_tokens`."""
-        key = (rounded(context_tokens), rounded(decode_tokens))
+    def _decoded(self, key: tuple[int, int]) -> float:
         if (seconds := self._decode.get(key)) is None:
             seconds = cost.decode_seconds(self._geometry, self._hardware, *key, USUAL_BATCH)
             _keep(self._decode, key, seconds)

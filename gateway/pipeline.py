@@ -159,22 +159,24 @@ class Pipeline:
         expected = self._expected(passage, opened, planned)
         passage.prefix = prefix_of(planned, opened.session, expected.cached_tokens)
         wanted = demands(service, expected, opened.session.id, home)
-        cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
+        cold_seconds = wanted[0].prefill_seconds
+        if wanted[0].prefill_tokens < expected.prompt_tokens:
+            cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
         heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
         passage.phase = "prefill" if heavy else "decode"
         order = candidates(service.pools, wanted, passage.phase, home, cold_seconds, service.first_pool)
         return Job(
-            call=passage.call,
-            service=service,
-            body=body,
-            candidates=order,
-            phase=passage.phase,
-            headers=self._headers(passage, opened, request),
-            request_id=passage.request_id,
-            trace=trace.carried(request.headers),
-            extension=passage.extension,
-            reply_tokens=planned.reply_tokens,
-            pace=None if opened.reached is None else opened.reached.stage.pace,
+            passage.call,
+            service,
+            body,
+            order,
+            passage.phase,
+            self._headers(passage, opened, request),
+            passage.request_id,
+            trace.carried(request.headers),
+            passage.extension,
+            planned.reply_tokens,
+            None if opened.reached is None else opened.reached.stage.pace,
         )
 
     def _headers(self, passage: Passage, opened: Opened, request: Request) -> tuple[Header, ...]:
@@ -190,11 +192,12 @@ class Pipeline:
         return headers
 
     def _expected(self, passage: Passage, opened: Opened, planned: Planned) -> Expected:
-        prompt = planned.sent_tokens if planned.counted else opened.expected.prompt_tokens
+        decode = opened.expected.decode_tokens
         if planned.counted:
-            return Expected(prompt, planned.cached_tokens, opened.expected.decode_tokens)
-        cached = self._forecast.known_tokens(passage.call, passage.service, opened.session.known_messages)
-        return Expected(prompt, min(cached, prompt), opened.expected.decode_tokens)
+            return Expected(planned.sent_tokens, planned.cached_tokens, decode)
+        prompt, known = opened.expected.prompt_tokens, opened.session.known_messages
+        cached = self._forecast.known_tokens(passage.call, passage.service, known) if known else 0
+        return Expected(prompt, min(cached, prompt), decode)
 
 
 def cancel_when_gone(responder: Responder) -> None:
