@@ -83,7 +83,8 @@ class Terms:
         """When nothing would be in use any more if nobody used anything."""
         if self.window is not None:
             return max(0.0, self.window.ends_at - now_seconds)
-        return in_use / self.scale / self.limit.per_second if self.limit.per_second else 0.0
+        per_second = self.limit.per_second
+        return in_use / self.scale / per_second if per_second else 0.0
 
 
 @dataclass(frozen=True, slots=True)

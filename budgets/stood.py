@@ -41,11 +41,10 @@ class Stood(msgspec.Struct, frozen=True):
         return zip(self.standing.terms, self.in_use, strict=True)
 
     @property
-    def shown(self) -> Iterator[tuple[Terms, int]]:
+    def shown(self) -> list[tuple[Terms, int]]:
         """Those that answers tell of."""
-        numbers = iter(self.tightest)
-        for number in numbers:
-            yield self.standing.terms[number - 1], next(numbers)
+        terms, told = self.standing.terms, self.tightest
+        return [(terms[told[at] - 1], told[at + 1]) for at in range(0, len(told), 2)]
 
     @property
     def nearly(self) -> list[Limit]:

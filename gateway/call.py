@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from gateway.credential import Credential
 from gateway.identity import NO_HINTS, SessionHints
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ Outcome = Literal[
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One HTTP request. Header names are lower case; repeated headers are joined by a comma, as HTTP defines."""
+    """One HTTP request. Header names are lower case; repeated headers are joined by a comma, as HTTP defines.
+
+    `credential`: the one in its headers, where they came before and it was found there.
+    """
 
     method: str
     path: str
@@ -37,6 +41,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     keep_alive: bool = True
     http10: bool = False
     query: str = ""
+    credential: Credential | None = None
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

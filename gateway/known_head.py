@@ -10,6 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from gateway.call import Request
+from gateway.credential import Credential
+from gateway.errors import NotAuthenticated
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})\r\n", re.IGNORECASE)
 _END: Final = b"\r\n\r\n"
@@ -20,11 +22,12 @@ _SINGULAR: Final = (b"transfer-encoding", b"expect", b"upgrade")
 class KnownHead:
     """One head: what stands before and behind the length of its body, and the request it makes."""
 
-    __slots__ = ("_before", "_behind", "_most_bytes", "_request")
+    __slots__ = ("_before", "_behind", "_bytes", "_most_bytes", "_request")
 
     def __init__(self, before: bytes, behind: bytes, request: Request, most_bytes: int) -> None:
         self._before = before
         self._behind = behind
+        self._bytes = len(before) + len(behind)
         self._request = request
         self._most_bytes = most_bytes
 
@@ -41,16 +44,22 @@ class KnownHead:
         length = _LENGTH.search(head)
         if not body or not data.endswith(body) or length is None or head.find(_END) != len(head) - len(_END):
             return None
-        return cls(head[: length.start(1)], head[length.end(1) :], replace(request, body=b""), most_bytes)
+        try:
+            credential = Credential.of(request.headers)
+        except NotAuthenticated:
+            credential = None  # which is told whoever sends it
+        known = replace(request, body=b"", credential=credential)
+        return cls(head[: length.start(1)], head[length.end(1) :], known, most_bytes)
 
     def again(self, data: bytes) -> Request | None:
         """The request, if `data` is this head and a whole body and nothing else."""
-        before, behind = self._before, self._behind
-        at = data.find(b"\r", len(before), len(before) + 10)
-        if at < 0 or not data.startswith(before) or not data.startswith(behind, at):
+        rest = len(data) - self._bytes  # the body, and the digits of its length
+        size = rest - len(str(rest))
+        head = b"%b%d%b" % (self._before, size, self._behind)
+        if len(head) + size < len(data):  # such as 98 of 101
+            size += 1
+            head = b"%b%d%b" % (self._before, size, self._behind)
+        if not 0 < size <= self._most_bytes or not data.startswith(head):
             return None
-        digits, start = data[len(before) : at], at + len(behind)
-        if not digits.isdigit() or int(digits) != len(data) - start or len(data) - start > self._most_bytes:
-            return None
-        known = self._request
-        return Request(known.method, known.path, known.headers, data[start:], True, False, known.query)
+        known, body = self._request, data[len(head) :]
+        return Request(known.method, known.path, known.headers, body, True, False, known.query, known.credential)

@@ -16,6 +16,7 @@ from gateway.books import Books
 from gateway.call import Outcome, Request
 from gateway.clock import Clock, wall
 from gateway.context import Context, Planned
+from gateway.credential import Credential
 from gateway.dialects.base import Dialect
 from gateway.dry_run import DryRun
 from gateway.errors import Fault
@@ -64,7 +65,7 @@ class Pipeline:
     ) -> None:
         """Answer one request that costs an engine. Raises the `Fault` that ended it before its first byte."""
         started_at = self._clock()
-        caller = snapshot.tenants.identify(request.headers)  # 2 who
+        caller = snapshot.tenants.caller(request.credential or Credential.of(request.headers))  # 2 who
         call = dialect.parse(request.body)  # 1 parse
         service = snapshot.service(caller, call.model)
         if service.announces:

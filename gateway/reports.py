@@ -5,7 +5,7 @@ as far as it has words for them.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -18,7 +18,10 @@ from gateway.context import Planned
 from gateway.degrading import Reached
 from gateway.responder import Header
 
-KINDS = {"requests": b"requests", "total_tokens": b"tokens"}
+KINDS: Final[Mapping[str, tuple[bytes, bytes, bytes]]] = {
+    dimension: (b"x-ratelimit-limit-" + kind, b"x-ratelimit-remaining-" + kind, b"x-ratelimit-reset-" + kind)
+    for dimension, kind in (("requests", b"requests"), ("total_tokens", b"tokens"))
+}
 """The dimensions that OpenAI's headers have names for: those of `budgets.scope.SHOWN`."""
 LOCAL: Final[Header] = (b"x-kvgate-budget", b"local")
 """The store was away, and this worker's own share decided."""
@@ -66,15 +69,17 @@ def asks(value: bytes) -> bool:
     return value.strip().lower() not in (b"", b"0", b"false", b"no", b"off")
 
 
-def budget(stood: Stood, *, ietf: bool = False) -> Iterator[Header]:
+def budget(stood: Stood, *, ietf: bool = False) -> list[Header]:
     """`x-ratelimit-*` of the tightest limit of each kind."""
-    if ietf:
-        yield from pair(stood.each, stood.at_seconds)
+    headers = [*pair(stood.each, stood.at_seconds)] if ietf else []
     for terms, in_use in stood.shown:
-        kind = KINDS[terms.limit.dimension]
-        yield b"x-ratelimit-limit-" + kind, b"%d" % terms.limit.capacity
-        yield b"x-ratelimit-remaining-" + kind, b"%d" % remaining(terms, in_use)
-        yield b"x-ratelimit-reset-" + kind, duration(terms.reset_seconds(in_use, stood.at_seconds)).encode()
+        limit, left, reset = KINDS[terms.limit.dimension]
+        headers += (
+            (limit, b"%d" % terms.limit.capacity),
+            (left, b"%d" % remaining(terms, in_use)),
+            (reset, duration(terms.reset_seconds(in_use, stood.at_seconds)).encode()),
+        )
+    return headers
 
 
 def pair(limits: Iterable[tuple[Terms, int]], now_seconds: float) -> Iterator[Header]:

@@ -69,7 +69,7 @@ class Routes:
     async def handle(self, request: Request, responder: Responder) -> None:
         """Answer one request; whatever goes wrong is answered too."""
         request_id = next(self._ids)
-        path = normal(request.path)
+        path = request.path if request.path in DIALECTS else normal(request.path)
         dialect = DIALECTS.get(path)
         try:
             if dialect is not None and request.method == "POST":

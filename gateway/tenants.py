@@ -1,7 +1,6 @@
 """Who calls: a key to its tenant, by digest.
 
-Rule: exactly one credential, looked up by its whole digest, in memory only; an answer never repeats anything of a key.
-Which header carried it makes no difference, two of them are refused rather than guessed between. What the store says of
+Rule: looked up by its whole digest, in memory only; an answer never repeats anything of a key. What the store says of
 tenants is worked out when a key is first used, and again when it changes or its time is over.
 """
 
@@ -31,21 +30,17 @@ from gateway.admission import (
     standing,
 )
 from gateway.clock import wall
+from gateway.credential import UNKNOWN, Credential
 from gateway.errors import NotAuthenticated, StoreDown
 from gateway.keys import PREFIX, Digests
 from gateway.logs import log
 from gateway.roster import Roster
 from gateway.tenant_record import Boost, StoredTenant, organisation_of
 
-CREDENTIAL_HEADERS: Final = (b"authorization", b"x-api-key", b"api-key")
-MAX_KEY_BYTES: Final = 512
 RETRY: Final = ((b"retry-after", b"1"),)
 
 _MADE_BY_US: Final = PREFIX.encode()
-_MISSING: Final = "No API key was given. Send it as `Authorization: Bearer KEY`."
-_UNKNOWN: Final = "The API key is not valid here."
 _UNTOLD: Final = "The API key cannot be checked now."
-_TWICE: Final = "More than one API key was given; send exactly one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +95,13 @@ class Tenants:
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller of a request. Raises `NotAuthenticated`; `StoreDown` where only the store could tell."""
-        given = [(name, headers[name]) for name in CREDENTIAL_HEADERS if name in headers]
-        if not given:
-            raise NotAuthenticated(_MISSING)
-        if len(given) > 1:
-            raise NotAuthenticated(_TWICE)
-        key = _key_of(*given[0])
-        caller = self._caller_of(key) if 0 < len(key) <= MAX_KEY_BYTES else None
+        return self.caller(Credential.of(headers))
+
+    def caller(self, credential: Credential) -> Caller:
+        """Whose key it is at this moment. Raises what `identify` raises."""
+        caller = self._caller_of(credential.key, credential.digest)
         if caller is None:
-            raise NotAuthenticated(_UNKNOWN)
+            raise NotAuthenticated(UNKNOWN)
         return caller
 
     def renew(self, names: Sequence[str]) -> Sequence[str]:
@@ -149,13 +142,12 @@ class Tenants:
         may, salt = self._config.effective(tenant), self._salt(tenant.name)
         return {bytes.fromhex(key.sha256): Caller(key.name, may, salt, key.budgets) for key in tenant.keys}
 
-    def _caller_of(self, key: bytes) -> Caller | None:
+    def _caller_of(self, key: bytes, digest: bytes) -> Caller | None:
         roster = self._roster if key.startswith(_MADE_BY_US) else None
         if roster is not None and (found := self._admissions.get(self._keyed.of(key))) is not None:
             if not roster.trusted:
                 raise StoreDown(_UNTOLD, headers=RETRY)
             return self._admitted(found)
-        digest = hashlib.sha256(key).digest()
         caller = self._callers.get(digest)
         if caller is None and (found := self._admissions.get(digest)) is not None:
             caller = self._admitted(found)
@@ -216,13 +208,6 @@ def _admissions(record: StoredTenant, tenant: Tenant | None) -> dict[bytes, Admi
     }
     in_file = () if tenant is None else tenant.keys
     return ours | {bytes.fromhex(key.sha256): Admission(record.name, key.name) for key in in_file}
-
-
-def _key_of(name: bytes, value: bytes) -> bytes:
-    if name != b"authorization":
-        return value.strip()
-    scheme, _, key = value.partition(b" ")
-    return key.strip() if scheme.lower() == b"bearer" else b""
 
 
 def cache_salt(secret: bytes, tenant: str) -> str:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS, OWNED
 from gateway.dialects.characters import has_encoded, sound
@@ -40,29 +41,29 @@ class OpenAIBody(msgspec.Struct, kw_only=True):
     conversation: object = None
     prompt_cache_key: object = None
     metadata: object = None
-    stream_options: Raw = msgspec.UNSET
-    max_tokens: Raw = msgspec.UNSET
-    max_completion_tokens: Raw = msgspec.UNSET
-    cache_salt: Raw = msgspec.UNSET
-    priority: Raw = msgspec.UNSET
-    request_id: Raw = msgspec.UNSET
-    kv_transfer_params: Raw = msgspec.UNSET
-    ec_transfer_params: Raw = msgspec.UNSET
-    chat_template: Raw = msgspec.UNSET
-    mm_processor_kwargs: Raw = msgspec.UNSET
-    bootstrap_host: Raw = msgspec.UNSET
-    bootstrap_port: Raw = msgspec.UNSET
-    bootstrap_room: Raw = msgspec.UNSET
-    rid: Raw = msgspec.UNSET
-    extra_key: Raw = msgspec.UNSET
-    session_params: Raw = msgspec.UNSET
-    routed_dp_rank: Raw = msgspec.UNSET
-    data_parallel_rank: Raw = msgspec.UNSET
+    stream_options: Raw = UNSET
+    max_tokens: Raw = UNSET
+    max_completion_tokens: Raw = UNSET
+    cache_salt: Raw = UNSET
+    priority: Raw = UNSET
+    request_id: Raw = UNSET
+    kv_transfer_params: Raw = UNSET
+    ec_transfer_params: Raw = UNSET
+    chat_template: Raw = UNSET
+    mm_processor_kwargs: Raw = UNSET
+    bootstrap_host: Raw = UNSET
+    bootstrap_port: Raw = UNSET
+    bootstrap_room: Raw = UNSET
+    rid: Raw = UNSET
+    extra_key: Raw = UNSET
+    session_params: Raw = UNSET
+    routed_dp_rank: Raw = UNSET
+    data_parallel_rank: Raw = UNSET
 
 
 Body = TypeVar("Body", bound=OpenAIBody)
 _seldom = attrgetter(*FORBIDDEN)
-_NONE_SELDOM = (msgspec.UNSET,) * len(FORBIDDEN)
+_NONE_SELDOM = (UNSET,) * len(FORBIDDEN)
 _hinted = attrgetter("session_id", "previous_response_id", "conversation", "prompt_cache_key", "metadata")
 _NO_HINTS_GIVEN = (None,) * 5
 _QUOTED = {name: b'"%b"' % name.encode() for name in OWNED}
@@ -125,17 +126,16 @@ def present(raw: bytes, body: OpenAIBody, around: bytes | None = None) -> dict[s
     """
     around = raw if around is None else around
     found = {"model": b""}
-    for name, value in (
-        ("max_tokens", body.max_tokens),
-        ("max_completion_tokens", body.max_completion_tokens),
-        ("stream_options", body.stream_options),
-    ):
-        if value is not msgspec.UNSET:
-            found[name] = bytes(value)
+    if body.max_tokens is not UNSET:
+        found["max_tokens"] = bytes(body.max_tokens)
+    if body.max_completion_tokens is not UNSET:
+        found["max_completion_tokens"] = bytes(body.max_completion_tokens)
+    if body.stream_options is not UNSET:
+        found["stream_options"] = bytes(body.stream_options)
     values = _seldom(body)
     if values != _NONE_SELDOM:
         given = zip(FORBIDDEN, values, strict=True)
-        found |= {name: bytes(value) for name, value in given if value is not msgspec.UNSET}
+        found |= {name: bytes(value) for name, value in given if value is not UNSET}
     if around.find(b"\\u00") >= 0 and _SPELLED_OUT.search(around):
         top_level(raw)
         return found
@@ -148,7 +148,7 @@ def present(raw: bytes, body: OpenAIBody, around: bytes | None = None) -> dict[s
 
 def wants_usage(body: OpenAIBody) -> bool:
     """Whether the client asked for the usage frame. Raises `InvalidRequest` for malformed options."""
-    if isinstance(body.stream_options, msgspec.UnsetType):
+    if body.stream_options is UNSET:
         return False
     try:
         options = _OPTIONS.decode(body.stream_options)
@@ -159,14 +159,12 @@ def wants_usage(body: OpenAIBody) -> bool:
 
 def limit_of(body: OpenAIBody) -> int | None:
     """The client's limit on generated tokens, the first of `LIMIT_FIELDS` that has one; `None` if it gave none."""
-    first = _limit(LIMIT_FIELDS[0], body.max_completion_tokens)
-    second = _limit(LIMIT_FIELDS[1], body.max_tokens)
+    first = None if body.max_completion_tokens is UNSET else _limit(LIMIT_FIELDS[0], body.max_completion_tokens)
+    second = None if body.max_tokens is UNSET else _limit(LIMIT_FIELDS[1], body.max_tokens)
     return second if first is None else first
 
 
-def _limit(name: str, raw: Raw) -> int | None:
-    if isinstance(raw, msgspec.UnsetType):
-        return None
+def _limit(name: str, raw: msgspec.Raw) -> int | None:
     try:
         value = _NUMBER.decode(raw)
     except msgspec.ValidationError:

@@ -66,7 +66,7 @@ class OpenAIChat(OpenAIDialect):
         chat, body, mended = parsed(_DECODER, body)
         if not chat.messages:
             raise InvalidRequest("`messages` must hold at least one message.", param="messages")
-        messages = tuple([bytes(message) for message in chat.messages])
+        messages = tuple(map(bytes, chat.messages))
         overhead = bytes(chat.tools)
         sizes = [countable_bytes(message) for message in messages]
         content_bytes = sum(sizes) + len(overhead)
@@ -81,7 +81,7 @@ class OpenAIChat(OpenAIDialect):
             messages=messages,
             content_bytes=content_bytes,
             prompt_bytes=content_bytes,
-            largest_output_bytes=largest_output(messages, sizes),
+            largest_output_bytes=largest_output(messages, sizes) if _may_be_tools(body) else 0,
             overhead=overhead,
             max_tokens=limit_of(chat),
             choices=choices,
@@ -113,10 +113,14 @@ class OpenAIChat(OpenAIDialect):
 
 def largest_output(messages: Sequence[bytes], sizes: Sequence[int]) -> int:
     """The size of the largest message that may be a tool's output; 0 if none can be."""
-    # `find`, not `in`: for bytes that raises and drops an error before it looks.
     sized = sorted(zip(sizes, messages, strict=True), reverse=True, key=itemgetter(0))
-    # A role may be spelled in escapes.
-    return next((size for size, m in sized if m.find(b'"tool"') >= 0 or m.find(b"\\u00") >= 0), 0)
+    return next((size for size, message in sized if _may_be_tools(message)), 0)
+
+
+def _may_be_tools(data: bytes) -> bool:
+    """Whether the role may stand there, which may be spelled in escapes."""
+    # `find`, not `in`: for bytes that raises and drops an error before it looks.
+    return data.find(b'"tool"') >= 0 or data.find(b"\\u00") >= 0
 
 
 def countable_bytes(message: bytes) -> int:

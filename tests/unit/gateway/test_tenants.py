@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from gateway.credential import MAX_KEY_BYTES
 from gateway.errors import NotAuthenticated
-from gateway.tenants import MAX_KEY_BYTES, Tenants, cache_salt
+from gateway.tenants import Tenants, cache_salt
 from tests.unit.gateway.samples import BEARER, KEY, SECRET, config
 
 RAW = KEY.encode()
