@@ -1,4 +1,4 @@
-"""The fields of a request that are ours to set, per call and pool: the closed table of DESIGN 11.8 as one function.
+"""The fields of a request that are ours to set, per call and pool: one closed table as one function.
 
 Rule: what steers an engine's cache, scheduler or templates never comes from a client; what an engine does not know is
 not sent to it.

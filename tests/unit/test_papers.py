@@ -1,6 +1,7 @@
 """README, docs and deploy files say what is true: their snippets load, their commands exist, their names are ours."""
 
 import ast
+import fnmatch
 import hashlib
 import json
 import re
@@ -34,16 +35,28 @@ INTERNAL: Final = {"KVGATE_ADMIN_SOCKET"}
 METRIC: Final = re.compile(r"kvgate_[a-z_]+")
 
 
-def blocks(language: str) -> list[str]:
-    """The README's fenced blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.M | re.S)
+def blocks(language: str, text: str = README) -> list[str]:
+    """A paper's fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
-def commands() -> Iterator[list[str]]:
-    """The words of every shell command in the README, variables in front left out."""
-    for block in blocks("sh"):
+def commands(text: str = README) -> Iterator[list[str]]:
+    """The words of every shell command in a paper, variables in front and comments left out."""
+    for block in blocks("sh", text):
         for line in block.replace("\\\n", " ").splitlines():
-            yield re.sub(r"^(\w+=\S+ )+", "", line).split()
+            command = re.sub(r"\s#.*", "", re.sub(r"^(\w+=\$\()?(\w+=\S+ )*", "", line))
+            yield re.sub(r"\)$", "", command).split()
+
+
+def known_commands() -> TyperGroup:
+    """`kvgate` with all that it has, `engine` included."""
+    app = typer.Typer()
+    app.registered_commands = [*cli.app.registered_commands]
+    app.registered_groups = [*cli.app.registered_groups]
+    app.command("engine")(engine)
+    known = get_command(app)
+    assert isinstance(known, TyperGroup)
+    return known
 
 
 def declared_metrics() -> set[str]:
@@ -72,21 +85,54 @@ def test_make_targets_of_the_readme_exist() -> None:
     assert {"demo", "test", "install"} <= used <= targets
 
 
-def test_kvgate_commands_of_the_readme_exist_with_their_options() -> None:
-    app = typer.Typer()
-    app.registered_commands = [*cli.app.registered_commands]
-    app.registered_groups = [*cli.app.registered_groups]
-    app.command("engine")(engine)
-    known = get_command(app)
-    assert isinstance(known, TyperGroup)
-    used = [words[1:] for words in commands() if words and words[0].endswith("bin/kvgate")]
-    assert {words[0] for words in used} == {"check", "serve", "engine", "plan", "tenants", "keys", "limits"}
-    for name, *words in used:
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_kvgate_commands_of_the_papers_exist_with_their_options(paper: Path) -> None:
+    known = known_commands()
+    for name, *words in kvgate_commands(paper.read_text()):
         command = known.commands[name]
         if isinstance(command, TyperGroup):
             command = command.commands[words[0]]
-        options = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in words if word.startswith("-")} <= options
+        options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if re.match("-.", word)} <= options
+
+
+def kvgate_commands(text: str) -> list[list[str]]:
+    return [words[1:] for words in commands(text) if words and re.fullmatch(r"(.*bin/)?kvgate", words[0])]
+
+
+def test_the_readme_shows_the_usual_commands() -> None:
+    assert {words[0] for words in kvgate_commands(README)} == {
+        "check",
+        "serve",
+        "engine",
+        "plan",
+        "tenants",
+        "keys",
+        "limits",
+    }
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_what_papers_name_in_the_tree_is_there(paper: Path) -> None:
+    """`NAME` stands for what a reader adds; bench/out and bench/.venv come about by a command."""
+    named = re.findall(
+        rf"`((?:{'|'.join((*PACKAGES, 'tests', 'bench', 'deploy', 'docs'))})/[\w./*-]+)`", paper.read_text()
+    )
+    made = ("bench/out", "bench/.venv")
+    asked = [path for path in named if "NAME" not in path and not path.startswith(made)]
+    assert [path for path in asked if not list(ROOT.glob(path.rstrip("/")))] == []
+    modules = re.findall(r"python -m ([\w.]+)", paper.read_text())
+    found = [ROOT / module.replace(".", "/") for module in modules if module.partition(".")[0] in (*PACKAGES, "bench")]
+    assert [each for each in found if not (each.with_suffix(".py").exists() or (each / "__main__.py").exists())] == []
+
+
+def test_the_map_of_the_house_has_every_module_of_the_gateway_and_no_other() -> None:
+    folders = (ROOT / "ARCHITECTURE.md").read_text().split("```")[1]
+    rows = [re.split(r"\s{2,}", row.strip())[0] for row in folders.splitlines() if row.startswith("  ")]
+    named = [word for row in rows for word in row.split() if not row.startswith("(")]
+    there = {path.stem for path in (ROOT / "gateway").glob("[a-z]*.py")} | {"dialects/", "lua/"}
+    assert [module for module in sorted(there) if not any(fnmatch.fnmatch(module, name) for name in named)] == []
+    assert [name for name in named if not fnmatch.filter(there, name)] == []
 
 
 def test_the_readme_names_every_setting_of_the_process_and_no_other() -> None:
