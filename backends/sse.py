@@ -47,6 +47,7 @@ class Scanner(Facts):
         "_head",
         "_held",
         "_learn_at",
+        "_opened",
         "_plain_bytes",
         "_rear",
         "_sent_bytes",
@@ -60,6 +61,7 @@ class Scanner(Facts):
         self.tail = b""
         self._strip_usage = strip_usage
         self._choices = choices
+        self._opened = 0  # frames that opened a choice, before there was any content
         self._held = bytearray()  # the unfinished frame
         self._sent_bytes = 0  # how much of it has left already
         self._after_cr = False  # the last frame ended in CR: an LF that comes next belongs to it
@@ -121,8 +123,13 @@ class Scanner(Facts):
         """
         if self.usage is None or self.done or len(self.finish_reasons) >= self._choices:
             return 0
-        of_others = self.frames - 1 - self.usage.completion_tokens if self._choices > 1 else 0
+        of_others = self.tokens - self.usage.completion_tokens if self._choices > 1 else 0
         return max(self.frames - self.told_at, of_others)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens by our own count: one a frame, less those that open a choice and bring nothing."""
+        return max(0, self.frames - self.done - self._opened)
 
     @property
     def at_border(self) -> bool:
@@ -207,9 +214,11 @@ class Scanner(Facts):
             return False
         before = self.usage
         usage_only = read_frame(self, payload)
+        if not (self.first_content or self.done):
+            self._opened = min(self._opened + 1, self._choices)
         if self.usage is not None and self.usage is not before:
             if not usage_only and not self.finish_reasons:  # an engine that counts on the way knows
-                self.frames = max(self.frames, self.usage.completion_tokens + 1)
+                self.frames = max(self.frames, self.usage.completion_tokens + self._opened)
             self.told_at = self.frames
         return usage_only and self._strip_usage and len(frame) <= _MAX_USAGE_FRAME_BYTES
 

@@ -109,7 +109,7 @@ class Attempt(msgspec.Struct, eq=False):
         body = await exchange.body()
         self._delivery.usage = usage_of(body)
         if self._delivery.usage is None and self._job.call.generates:
-            self._delivery.said_tokens = self._job.service.counter.text(said(body))
+            self._delivery.counted_tokens = self._job.service.counter.text(said(body))
         self._delivery.outcome = "ok"
         if renaming := renaming_of(self._job):
             body = renaming.apply(body)
@@ -149,15 +149,14 @@ class Attempt(msgspec.Struct, eq=False):
             if paced is not None:
                 paced.close()
             delivery.usage, delivery.first_at = scanner.usage, relay.first_at
-            delivery.frames = scanner.frames - scanner.done  # `[DONE]` is no token
-            delivery.untold = scanner.untold
+            delivery.counted_tokens, delivery.untold_tokens = scanner.tokens, scanner.untold
         if verdict == "complete":
             delivery.outcome = "ok"
             self._responder.finish()
             return "success"
         if verdict == "truncated" and job.extension is not None and job.extension.stopped_by is not None:
             delivery.outcome = "ok"
-            self._cut_short(scanner, job.extension, job.extension.stopped_by, delivery.tokens_seen)
+            self._cut_short(scanner, job.extension, job.extension.stopped_by, delivery.counted_tokens)
             return "neutral"
         delivery.outcome = "broken"
         if verdict == "truncated":

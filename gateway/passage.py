@@ -93,13 +93,15 @@ class Passage(msgspec.Struct):
         `None` for nothing.
         """
         told = self.delivery.usage
-        if told is not None and self.delivery.untold:
-            return Usage.cut_off(told.prompt_tokens, told.cached_tokens, told.completion_tokens + self.delivery.untold)
+        if told is not None and self.delivery.untold_tokens:
+            return Usage.cut_off(
+                told.prompt_tokens, told.cached_tokens, told.completion_tokens + self.delivery.untold_tokens
+            )
         if told is not None:
             return Usage.reported(told.prompt_tokens, told.cached_tokens, told.completion_tokens, told.reasoning_tokens)
         if not self.reached_engine:
             return None
-        return Usage.estimated(self.prompt_tokens(estimated_prompt_tokens), self.delivery.tokens_seen)
+        return Usage.estimated(self.prompt_tokens(estimated_prompt_tokens), self.delivery.counted_tokens)
 
     def prompt_tokens(self, estimated: int) -> int:
         """The prompt as sent: as counted, else as estimated."""

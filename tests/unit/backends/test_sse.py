@@ -238,6 +238,33 @@ def test_a_stray_blank_line_before_the_usage_frame_goes_with_it_in_one_piece_or_
     assert scanned(TOKEN, TOKEN + b"\n", USAGE + DONE)[1] == scanned(TOKEN, TOKEN + b"\n" + USAGE + DONE)[1]
 
 
+TEXT = b'data: {"id":"c","choices":[{"index":0,"text":" word","finish_reason":null}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("frames", "choices", "tokens"),
+    [
+        ((ROLE, TOKEN, TOKEN, STOP, DONE), 1, 3),
+        ((ROLE, ROLE, TOKEN, TOKEN, TOKEN, TOKEN), 2, 4),
+        ((TEXT, TEXT, DONE), 1, 2),
+        ((TOKEN, TOKEN), 1, 2),
+        ((ROLE,), 1, 0),
+        ((ROLE, ROLE, ROLE), 1, 2),
+        ((DONE,), 1, 0),
+        ((), 1, 0),
+    ],
+)
+def test_a_frame_is_a_token_but_for_those_that_open_a_choice(
+    frames: tuple[bytes, ...], choices: int, tokens: int
+) -> None:
+    assert scanned(*frames, choices=choices)[0].tokens == tokens
+
+
+def test_a_count_on_the_way_of_a_stream_that_nothing_opens_is_the_count() -> None:
+    told = TEXT.replace(b"]}\n", b'],"usage":{"prompt_tokens":5,"completion_tokens":4}}\n')
+    assert scanned(TEXT, told)[0].tokens == 4
+
+
 def test_frames_after_the_last_usage_are_untold_until_every_choice_has_ended() -> None:
     early = token("", usage={"prompt_tokens": 5, "completion_tokens": 0})
     scanner, _ = scanned(early, TOKEN, TOKEN, TOKEN)

@@ -79,7 +79,7 @@ def test_one_token_has_no_time_per_token() -> None:
 @pytest.mark.parametrize("outcome", ["ok", "broken", "client_gone"])
 def test_without_a_report_the_frames_count_and_it_is_said(outcome: str) -> None:
     made = passage()
-    made.delivery.outcome, made.delivery.sent, made.delivery.frames = outcome, True, 8  # type: ignore[assignment]
+    made.delivery.outcome, made.delivery.sent, made.delivery.counted_tokens = outcome, True, 7  # type: ignore[assignment]
     used = made.usage(33)
     assert used is not None
     assert (used.prompt_tokens, used.decode_tokens, used.source) == (33, 7, "estimated")
@@ -100,7 +100,7 @@ def test_a_counted_prompt_goes_before_an_expected_one() -> None:
 @pytest.mark.parametrize("outcome", ["engine_failed", "engine_refused", "failed", "refused"])
 def test_a_call_that_no_engine_worked_for_is_not_charged(outcome: str) -> None:
     made = passage()
-    made.delivery.outcome, made.delivery.sent, made.delivery.frames = outcome, True, 8  # type: ignore[assignment]
+    made.delivery.outcome, made.delivery.sent, made.delivery.counted_tokens = outcome, True, 7  # type: ignore[assignment]
     assert made.usage(33) is None
 
 
