@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from budgets.script import UNTOLD, Argument, Script, Step
 from gateway.store_address import Address
 from gateway.store_call import (
+    PASSING,
     Call,
     StoreCounters,
     StoreError,
@@ -29,10 +30,6 @@ from gateway.tasks import Tasks
 __all__ = ["Script", "Store", "StoreCounters", "StoreError", "StoreRejected", "StoreSettings", "StoreUnavailable"]
 
 T = TypeVar("T")
-# Error codes after which the same call may succeed: the server is starting, failing over, full or busy.
-_PASSING = frozenset(
-    {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"}
-)
 
 
 class _Route(Protocol):
@@ -123,7 +120,7 @@ class Store:
         elif code == "READONLY":
             link.drop()  # the primary has become a replica
             call.fail(StoreUnavailable("the store is changing its primary"))
-        elif code in _PASSING:
+        elif code in PASSING:
             self.counters.failures += 1
             call.fail(StoreUnavailable(f"the store cannot answer now: {code}"))
         else:

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import RedisError
-from redis.sentinel import MasterNotFoundError
 
 from gateway.store_call import StoreError, StoreUnavailable
 
@@ -76,7 +75,7 @@ class Address:
         sentinel = Sentinel(hosts, sentinel_kwargs=dict(self.sentinel_options))  # type: ignore[no-untyped-call]
         try:
             host, port = await sentinel.discover_master(self.service)
-        except (MasterNotFoundError, RedisError, OSError) as error:
+        except Exception as error:  # redis-py fails in many ways where an answer is none
             raise StoreUnavailable(f"no sentinel knows a primary of {self.service}") from error
         finally:
             for client in sentinel.sentinels:

@@ -6,11 +6,16 @@ Rule: every call ends, by its reply, by an error of this module, or at its deadl
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from budgets.script import Argument, Known, Script
+
+PASSING: Final = frozenset(
+    {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"}
+)
+"""Error codes after which the same call may succeed: the server is starting, failing over, full or busy."""
 
 
 class StoreError(Exception):

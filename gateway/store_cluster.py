@@ -15,6 +15,8 @@ from gateway.tasks import Tasks
 
 _MOST_HOPS = 5
 _REFRESH_PAUSE_SECONDS = 0.5
+_UNTOLD_HOSTS = ("", "?")
+"""How a server writes that it does not know its own address: it is where it was asked (CLUSTER SLOTS)."""
 
 
 class Cluster:
@@ -31,11 +33,13 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._links: dict[Node, Link] = {}
         self._owners: dict[int, Node] = {}
+        self._making: dict[Node, asyncio.Task[Link | StoreError]] = {}
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> bool:
-        return bool(self._owners) and all(self._links[node].connected for node in set(self._owners.values()))
+        links = map(self._links.get, set(self._owners.values()))
+        return bool(self._owners) and all(link is not None and link.connected for link in links)
 
     async def open(self) -> None:
         """Read the slot map from the first server that answers. Raises StoreUnavailable or StoreRejected."""
@@ -59,19 +63,21 @@ class Cluster:
             link.send(call)
 
     def redirect(self, link: Link, call: Call, message: str) -> None:
-        """Follow `MOVED <slot> <host>:<port>` or `ASK <slot> <host>:<port>`; an empty host means the answering one."""
-        kind, slot, place = message.split(" ")[:3]
-        host, _, port = place.rpartition(":")
-        node = Node(host or (link.node.host if link.node else ""), int(port))
+        """Follow `MOVED <slot> <host>:<port>` or `ASK <slot> <host>:<port>`."""
+        try:
+            slot, node = _hint(message, link.node)
+        except ValueError:
+            call.fail(StoreUnavailable("a server of the cluster does not say who owns a key"))
+            return
         call.hops += 1
-        call.asking = kind == "ASK"
-        if kind == "MOVED":
-            self._owners[int(slot)] = node
+        call.asking = message.startswith("ASK")
+        if not call.asking:
+            self._owners[slot] = node
             self._refresh_soon()
         if call.hops > _MOST_HOPS:
             call.fail(StoreUnavailable("the servers of the cluster do not agree who owns a key"))
-        elif node in self._links and self._links[node].connected:
-            self._links[node].send(call)
+        elif (known := self._links.get(node)) is not None and known.connected:
+            known.send(call)
         else:
             self._tasks.start(self._send_to_new(node, call), name="store cluster hop")
 
@@ -81,18 +87,35 @@ class Cluster:
 
     async def _send_to_new(self, node: Node, call: Call) -> None:
         try:
-            link = await self._opened(node)
+            async with asyncio.timeout_at(call.deadline):
+                link = await self._opened(node)
+        except TimeoutError:
+            call.fail(StoreUnavailable("a server of the cluster could not be reached in time"))
         except StoreError as error:
             call.fail(error)
         else:
             link.send(call)
 
     async def _opened(self, node: Node) -> Link:
-        link = self._links.get(node)
-        if link is None:
-            link = Link(self._address, _always(node), self._settings, self._counters, self._tasks, self._on_error)
+        """The link to a server; who asks while it is being made waits for the same one."""
+        if (link := self._links.get(node)) is not None:
+            return link
+        if node not in self._making:
+            self._making[node] = self._tasks.start(self._made(node), name="store cluster link")
+        made = await asyncio.shield(self._making[node])
+        if isinstance(made, StoreError):
+            raise type(made)(str(made))
+        return made
+
+    async def _made(self, node: Node) -> Link | StoreError:
+        link = Link(self._address, _always(node), self._settings, self._counters, self._tasks, self._on_error)
+        try:
             await link.open()
-            self._links[node] = link
+        except StoreError as error:
+            return error
+        finally:
+            del self._making[node]
+        self._links[node] = link
         return link
 
     async def _learn_from(self, link: Link) -> None:
@@ -129,12 +152,22 @@ def _always(node: Node) -> Locate:
     return locate
 
 
+def _hint(message: str, answering: Node | None) -> tuple[int, Node]:
+    """The slot and the server of a MOVED or an ASK. Raises `ValueError`."""
+    _, slot, place = message.split(" ")[:3]
+    host, _, port = place.rpartition(":")
+    if host in _UNTOLD_HOSTS:
+        host = answering.host if answering is not None else ""
+    return int(slot), Node(host, int(port))
+
+
 def _owners(reply: object, asked_host: str) -> dict[int, Node]:
     """CLUSTER SLOTS: rows of first slot, last slot, primary (host, port, ...), replicas."""
     assert isinstance(reply, list)
     owners: dict[int, Node] = {}
     for first, last, (host, port, *_), *_ in reply:
-        node = Node(host.decode() if host else asked_host, port)
+        told = host.decode() if host else ""
+        node = Node(asked_host if told in _UNTOLD_HOSTS else told, port)
         owners.update(dict.fromkeys(range(first, last + 1), node))
     if not owners:
         raise StoreUnavailable("the cluster has no slots assigned")

@@ -109,11 +109,11 @@ class Connection(asyncio.Protocol):
         if call.future.done():
             return
         self._misses = 0
-        if isinstance(reply, hiredis.ReplyError):
-            self._on_error(call, str(reply))
-            return
         try:
-            call.future.set_result(call.read(reply))
+            if isinstance(reply, hiredis.ReplyError):
+                self._on_error(call, str(reply))
+            else:
+                call.future.set_result(call.read(reply))
         except Exception as fault:  # noqa: BLE001 - whatever it is, it is for whoever asked
             trace = fault.__traceback__  # begins with this frame, which holds the future
             call.future.set_exception(fault.with_traceback(trace and trace.tb_next))

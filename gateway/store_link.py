@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from gateway.store_address import Address, Locate, Node
 from gateway.store_call import (
+    PASSING,
     Call,
     StoreCounters,
     StoreError,
@@ -82,10 +83,14 @@ class Link:
             async with asyncio.timeout(self._settings.connect_timeout_seconds):
                 await self._dial(node, connection)
             await self._greet(connection, probe_seconds)
-        except (OSError, TimeoutError) as error:
+        except StoreError:
+            connection.abort()
+            raise
+        except Exception as error:
+            # Whatever it is, it must not end the attempts: nobody else would make another one.
             connection.abort()
             raise StoreUnavailable(f"no store at {node}: {_reason(error)}") from error
-        except StoreError:
+        except asyncio.CancelledError:
             connection.abort()
             raise
         if not connection.alive:
@@ -119,10 +124,12 @@ class Link:
         return await call.future
 
     def _failed(self, call: Call, message: str) -> None:
-        if self._connection is None:  # while greeting: a wrong password, a database that does not exist
-            call.fail(StoreRejected(f"the store refused the login: {message}"))
-        else:
+        if self._connection is not None:
             self._on_error(self, call, message)
+        elif message.partition(" ")[0] in PASSING:
+            call.fail(StoreUnavailable(f"the store cannot answer now: {message}"))
+        else:  # a wrong password, a database that does not exist
+            call.fail(StoreRejected(f"the store refused the login: {message}"))
 
     def _lost(self) -> None:
         if self._connection is None:

@@ -144,6 +144,13 @@ async def test_nobody_there_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+async def test_a_host_whose_name_cannot_be_one_is_one_line() -> None:
+    with pytest.raises(StoreUnavailable, match=r"no store at x{70}.example:6379") as caught:
+        async with connected(f"redis://{'x' * 70}.example"):
+            pass
+    assert "\n" not in str(caught.value)
+
+
 async def test_a_server_that_speaks_something_else_is_not_a_store() -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
