@@ -87,7 +87,12 @@ def requests(draw: st.DrawFn) -> bytes:
 def streams(draw: st.DrawFn) -> bytes:
     """What a client sends: requests, one head again and again, and here and there what does not belong."""
     sent = draw(st.lists(requests(), min_size=1, max_size=3))
-    data = b"".join(sent[:1] * 3 if draw(st.integers(0, 4)) == 0 else sent)
+    return draw(damaged(b"".join(sent[:1] * 3 if draw(st.integers(0, 4)) == 0 else sent)))
+
+
+@st.composite
+def damaged(draw: st.DrawFn, data: bytes) -> bytes:
+    """Whole, or with something put in, left out, changed or said twice."""
     for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2]))):
         at = draw(st.integers(0, len(data)))
         match draw(st.sampled_from(["put in", "leave out", "change", "repeat"])):
