@@ -28,16 +28,6 @@ def commands() -> Iterator[list[str]]:
                 yield words[1:]
 
 
-def test_the_commands_of_the_paper_exist_with_their_options() -> None:
-    known = get_command(cli.app)
-    assert isinstance(known, TyperGroup)
-    for group, name, *words in commands():
-        members = known.commands[group]
-        assert isinstance(members, TyperGroup)
-        options = {option for parameter in members.commands[name].params for option in parameter.opts}
-        assert {word for word in words if word.startswith("-")} <= options, (group, name)
-
-
 def test_every_command_stands_in_the_paper() -> None:
     known = get_command(cli.app)
     assert isinstance(known, TyperGroup)
