@@ -86,11 +86,13 @@ class Client:
     async def run(self, calls: int) -> None:
         for number in range(calls):
             house = self.rng.choice(self.gateways)
-            match self.rng.randrange(6):
+            match self.rng.randrange(7):
                 case 0:
                     await self._leaves(house)
                 case 1:
                     await self._embeds(house)
+                case 2:
+                    await self._completes(house)
                 case _:
                     await self._chats(house, number)
 
@@ -117,6 +119,23 @@ class Client:
         assert answer.status_code == 200
         self._tell(answer.json()["usage"])
 
+    async def _completes(self, house: House) -> None:
+        stream = self.rng.random() < 0.5
+        body: dict[str, Any] = {
+            "model": "demo",
+            "prompt": ["some words " * self.rng.choice((1, 200)) for _ in range(self.rng.randint(1, 4))],
+            "n": self.rng.choice((1, 2)),
+            "max_tokens": self.rng.randint(1, 20),
+            "best_of": None if stream else self.rng.choice((None, 3)),
+        }
+        if stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        answer = await house.http.post(
+            "/completions", json=body, headers={"authorization": f"Bearer {TENANTS[self.tenant]}"}
+        )
+        assert answer.status_code == 200
+        self._tell(last_usage(answer.text) if stream else answer.json()["usage"])
+
     async def _leaves(self, house: House) -> None:
         reader, writer = await house.send("And then?", key=TENANTS[self.tenant], stream=True, max_tokens=2_000)
         for _ in range(self.rng.randint(1, 4)):
@@ -141,6 +160,8 @@ async def test_charged_is_used_per_tenant_and_dimension(valkey: EmbeddedServer, 
     async with pair(valkey, every_dimension) as gateways:
         clients = [Client(seed, tenant, gateways) for tenant in TENANTS for _ in range(3)]
         await asyncio.gather(*(client.run(12) for client in clients))
+        for each in gateways:
+            await each.quiet()
         for each in gateways:
             await each.nothing_left()
         for tenant in TENANTS:

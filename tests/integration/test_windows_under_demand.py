@@ -142,6 +142,7 @@ async def test_a_strict_quota_is_used_to_its_end_and_never_above(valkey: Embedde
     demand = Demand(name)
     async with two(valkey, demand, quota(demand.limit, hardness="strict")) as gateways:
         await demand.all_of_it(gateways, stream=False)
+        await gateways[0].quiet()
         await gateways[1].nothing_left()
         assert 0.95 * demand.limit <= await settled(gateways[0]) <= demand.limit
 
@@ -152,5 +153,6 @@ async def test_an_elastic_quota_ends_within_a_step_of_each_call_at_once(valkey: 
     step = max(64, max(call.decode_tokens for call in demand.calls))
     async with two(valkey, demand, quota(demand.limit, on_exceed="stop")) as gateways:
         await demand.all_of_it(gateways, stream=True)
+        await gateways[0].quiet()
         await gateways[1].nothing_left()
         assert 0.95 * demand.limit <= await settled(gateways[0]) <= demand.limit + AT_ONCE * step
