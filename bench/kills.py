@@ -26,6 +26,7 @@ import aiohttp
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench import kept
 from budgets.ledger import Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from budgets.record import Record, decoded
@@ -35,8 +36,8 @@ from gateway.store_call import StoreSettings
 from gateway.tasks import Tasks
 
 KEY: Final = "sk-kills"
-SPACE: Final = "kvgate:1:{kills}"
-SETTLED: Final = b"closed;settled;"
+TREE: Final = "kills"
+SPACE: Final = f"kvgate:1:{{{TREE}}}"
 CLIENTS: Final = 12
 CALLS: Final = 3
 PATIENT: Final = StoreSettings(call_timeout_seconds=30.0, connect_timeout_seconds=30.0)
@@ -234,41 +235,38 @@ class Cluster:
     async def judge(self, seed: int) -> None:
         """Raises `NotRightError` with what is wrong."""
         await self._expire()
-        leases: list[bytes] = await self.command("ZRANGE", f"{SPACE}:leases", 0, -1)
+        leases, stored = await self._kept()
         records = [decoded(fields[1]) for _, fields in await self.command("XRANGE", f"{SPACE}:usage:kills", "-", "+")]
-        stored: list[bytes] = await self.command("HGETALL", f"{SPACE}:buckets")
         in_use: Counter[str] = Counter()
-        for name, value in zip(stored[::2], stored[1::2], strict=True):
-            in_use[name.decode().split(":")[0]] += int(value.split()[0])
+        for name, amount in stored.items():
+            in_use[name.split(":")[0]] += amount
         slots = await self.command("ZCOUNT", f"{SPACE}:slots:lanes:concurrent_calls", 2, "+inf")
         self._compare(seed, leases, [each for each in records if each.label == "client"], in_use, slots)
 
     def _compare(
-        self, seed: int, leases: list[bytes], records: list[Record], in_use: Mapping[str, int], slots: int
+        self, seed: int, leases: list[kept.Lease], records: list[Record], in_use: Mapping[str, int], slots: int
     ) -> None:
-        settled = {lease.removeprefix(SETTLED) for lease in leases if lease.startswith(SETTLED)}
-        died = [lease for lease in leases if lease.startswith(b"closed;") and not lease.startswith(SETTLED)]
-        died = [lease for lease in died if lease.split(b";")[1] not in settled]
-        kept: Counter[str] = Counter()
+        died = [lease for lease in leases if lease.state == "closed"]
+        stays: Counter[str] = Counter()
         for lease in died:
-            for name, amount in re.findall(rb";([a-z]+):\S+ \d+ (\d+)", lease):
-                kept[name.decode()] += int(amount)
+            for name, amount in lease.kept.items():
+                stays[name.split(":")[0]] += amount
         used = {
             "tokens": sum(each.prefill_tokens + each.cached_tokens + each.decode_tokens for each in records) * PARTS,
             "calls": len(records) * PARTS,
         }
         right: dict[str, Callable[[], bool]] = {
-            f"tokens in use are {in_use['tokens']}, recorded {used['tokens']} and kept of the dead {kept['tokens']}": (
-                lambda: in_use["tokens"] == used["tokens"] + kept["tokens"]
+            f"tokens in use are {in_use['tokens']}, recorded {used['tokens']} and kept of the dead {stays['tokens']}": (
+                lambda: in_use["tokens"] == used["tokens"] + stays["tokens"]
             ),
-            f"calls in use are {in_use['calls']}, recorded {used['calls']} and kept of the dead {kept['calls']}": (
-                lambda: in_use["calls"] == used["calls"] + kept["calls"]
+            f"calls in use are {in_use['calls']}, recorded {used['calls']} and kept of the dead {stays['calls']}": (
+                lambda: in_use["calls"] == used["calls"] + stays["calls"]
             ),
             f"{len(records)} records of {self.begun} calls: one was charged twice": lambda: len(records) <= self.begun,
             f"{self.outcomes['done']} answers, but {len(records)} records and {len(died)} dead": (
                 lambda: self.outcomes["done"] <= len(records) + len(died) + self.may_be_lost
             ),
-            "a reservation has outlived its lease": lambda: all(lease.startswith(b"closed;") for lease in leases),
+            "a reservation has outlived its lease": lambda: all(lease.state != "runs" for lease in leases),
             f"{slots} slots are taken by nobody": lambda: not slots,
         }
         wrong = [what for what, holds in right.items() if not holds()]
@@ -280,11 +278,10 @@ class Cluster:
         assert self.store is not None
         tasks = Tasks()
         store = await Store.connect(self.store.url, tasks, PATIENT)
-        open_leases = [lease for lease in await self._leases(store) if not lease.startswith(b"closed;")]
-        for lease in open_leases:
-            await store.command("ZADD", f"{SPACE}:leases", "XX", 1, lease)
-            slots = f"{SPACE}:slots:lanes:concurrent_calls"
-            await store.command("ZADD", slots, "XX", 1, lease.split(b";")[0])
+        open_leases = [lease.id for lease in await kept.leases(store, TREE) if lease.state == "runs"]
+        for id in open_leases:
+            await kept.run_out(store, id, tree=TREE)
+            await store.command("ZADD", f"{SPACE}:slots:lanes:concurrent_calls", "XX", 1, id)
         touch = Scope("kills", (Limit(name="touch", dimension="cached_tokens", amount=10, per_seconds=1e9),))
         for _ in range(1 + len(open_leases) // 512):
             granted = await reserve(store.run, touch, {})
@@ -293,10 +290,16 @@ class Cluster:
         store.close()
         await tasks.close()
 
-    async def _leases(self, store: Store) -> list[bytes]:
-        found = await store.command("ZRANGE", f"{SPACE}:leases", 0, -1)
-        assert isinstance(found, list)
-        return found
+    async def _kept(self) -> tuple[list[kept.Lease], dict[str, int]]:
+        """Leases, and what is in use by bucket."""
+        assert self.store is not None
+        tasks = Tasks()
+        store = await Store.connect(self.store.url, tasks, PATIENT)
+        try:
+            return await kept.leases(store, TREE), await kept.in_use(store, TREE)
+        finally:
+            store.close()
+            await tasks.close()
 
 
 async def metrics_of(http: aiohttp.ClientSession, gateway: Process) -> Mapping[str, float]:

@@ -18,8 +18,9 @@ import aiohttp
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench import kept
 from gateway import embedded, guarded
-from gateway.store import Store
+from gateway.store import Store, StoreSettings
 from gateway.tasks import Tasks
 
 KEY: Final = "sk-soak"
@@ -112,11 +113,11 @@ class House:
     async def reservations(self) -> int:
         """Reservations that nobody has settled and no lease has closed."""
         tasks = Tasks()
-        store = await Store.connect(self.store_url, tasks)
-        found = await store.command("ZRANGE", "kvgate:1:{soak}:leases", "0", "-1", timeout_seconds=5.0)
+        store = await Store.connect(self.store_url, tasks, StoreSettings(call_timeout_seconds=5.0))
+        found = await kept.running(store, "soak")
         store.close()
         await tasks.close()
-        return sum(not lease.startswith(b"closed;") for lease in found) if isinstance(found, list) else 0
+        return found
 
 
 def listener(port: int) -> int:

@@ -12,7 +12,7 @@ from budgets.scope import MICRO, Scope, Terms
 from budgets.script import Script, Step
 from budgets.stood import whole
 
-_SET_USED: Final = Script.load("budgets", "set_used", "buckets")
+_SET_USED: Final = Script.load("budgets", "set_used", "buckets", "leases", "outstanding")
 _GRACE_US: Final = 3600 * MICRO
 
 

@@ -1,7 +1,7 @@
 """What the scripts are told of a call: how much is taken from every limit, and what of it was used.
 
 Rule: amounts travel by dimension, so what a call costs its gateway does not grow with the number of its limits. The
-script works out each limit's share and keeps the lease, under a key of the call's own.
+script works out each limit's share and keeps the lease, under the call's id.
 """
 
 from collections.abc import Mapping
@@ -19,32 +19,32 @@ Weighted tokens follow from the others."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-def asked(id: str, lease_us: int, grace_us: int, standing: Standing, amounts: Amounts, most: Amounts | None) -> bytes:
+def asked(lease_us: int, grace_us: int, standing: Standing, amounts: Amounts, most: Amounts | None) -> bytes:
     """For the script that reserves: the prompt's tokens, what is taken, and what strict limits are asked for.
 
-    In MessagePack, the latter two as lists as `in_order` gives them.
+    In MessagePack, as one list, since tables are dear to scripts; the latter two as `in_order` gives them.
     """
     taken = in_order(standing, amounts)
     prompt = amounts.get("prefill_tokens", 0) + amounts.get("cached_tokens", 0)
     wanted = taken if most is None else in_order(standing, most)
-    return _ENCODER.encode((id, lease_us, grace_us, prompt, taken, wanted))
+    return _ENCODER.encode([len(taken), lease_us, grace_us, prompt, *taken, *wanted])
 
 
-def more(id: str, lease_us: int, grace_us: int, standing: Standing, amounts: Amounts) -> bytes:
+def more(lease_us: int, grace_us: int, standing: Standing, amounts: Amounts) -> bytes:
     """For the script that extends: what is taken beside."""
-    return _ENCODER.encode((id, lease_us, grace_us, in_order(standing, amounts)))
+    return _ENCODER.encode([lease_us, grace_us, *in_order(standing, amounts)])
 
 
-def used(id: str, made: int, grace_us: int, standing: Standing, amounts: Amounts) -> bytes:
+def used(made: int, grace_us: int, standing: Standing, amounts: Amounts) -> bytes:
     """For the script that settles: what was used. `made`: whether it was reserved, as the script wants it."""
-    return _ENCODER.encode((id, made, grace_us, in_order(standing, amounts)))
+    return _ENCODER.encode([made, grace_us, *in_order(standing, amounts)])
 
 
-def in_order(standing: Standing, amounts: Amounts) -> list[int]:
-    """The amounts in the order of `standing.dimensions`, and behind them one for each of `standing.weights`."""
-    listed = [amounts.get(dimension, 0) for dimension in standing.dimensions]
+def in_order(standing: Standing, amounts: Amounts) -> list[float]:
+    """In micro-units: amounts in the order of `standing.dimensions`, and behind them one for each of its `weights`."""
+    listed = [amounts.get(dimension, 0) * scale for dimension, scale in standing.dimensions]
     if standing.weights:
-        listed += [weighed(weights, amounts) for weights in standing.weights]
+        listed += [weighed(weights, amounts) * scale for weights, scale in standing.weights]
     return listed
 
 

@@ -34,9 +34,9 @@ __all__ = [
     "unlimited",
 ]
 
-_RESERVE = Script.load("budgets", "reserve", "buckets")
-_EXTEND = Script.load("budgets", "extend", "buckets")
-_SETTLE = Script.load("budgets", "settle", "buckets")
+_RESERVE = Script.load("budgets", "reserve", "buckets", "leases")
+_EXTEND = Script.load("budgets", "extend", "buckets", "leases")
+_SETTLE = Script.load("budgets", "settle", "buckets", "leases")
 _GRACE_US: Final = 3600 * MICRO
 _NEVER_US: Final = 10**18
 """What the script says of a call that would never pass."""
@@ -55,9 +55,9 @@ def reserving(
     """
     standing = scope.standing(now_seconds)
     asked = Grant(id or secrets.token_hex(12), scope, amounts, standing=standing, at_seconds=now_seconds, most=most)
-    told = lease.asked(asked.id, scope.lease_us, _GRACE_US, standing, amounts, most)
-    keys = (*standing.keys, scope.lease_key(asked.id))
-    return asked, Step(_RESERVE, keys, (standing.told(now_seconds), told), partial(_reserved, asked))
+    told = lease.asked(scope.lease_us, _GRACE_US, standing, amounts, most)
+    args = (standing.told(now_seconds), asked.id, told)
+    return asked, Step(_RESERVE, standing.keys, args, partial(_reserved, asked))
 
 
 def extending(grant: Grant, more: Amounts) -> Step[Grant | Limit | None]:
@@ -68,9 +68,8 @@ def extending(grant: Grant, more: Amounts) -> Step[Grant | Limit | None]:
     the grant like any other.
     """
     scope, standing = grant.scope, grant.stands
-    told = lease.more(grant.id, scope.lease_us, _GRACE_US, standing, more)
-    keys = (*standing.keys, scope.lease_key(grant.id))
-    return Step(_EXTEND, keys, (standing.known, told), partial(_extended, grant))
+    told = lease.more(scope.lease_us, _GRACE_US, standing, more)
+    return Step(_EXTEND, standing.keys, (grant.id, told), partial(_extended, grant))
 
 
 def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step[bool]:
@@ -81,11 +80,11 @@ def settling(grant: Grant, amounts: Amounts, entry: Entry | None = None) -> Step
     """
     scope, standing = grant.scope, grant.stands
     made = int(grant.local) if standing.terms else _NEVER_RESERVED
-    keys = (*standing.keys, scope.lease_key(grant.id) if standing.terms else scope.marks)
-    told = lease.used(grant.id, made, _GRACE_US, standing, amounts)
+    keys = standing.keys if standing.terms else (*standing.keys, scope.marks)
+    told = lease.used(made, _GRACE_US, standing, amounts)
     if entry is None:
-        return Step(_SETTLE, keys, (standing.known, told), _settled)
-    args: tuple[Argument, ...] = (standing.known, told, entry.keep, *map(encoded, entry.records))
+        return Step(_SETTLE, keys, (standing.known, grant.id, told), _settled)
+    args: tuple[Argument, ...] = (standing.known, grant.id, told, entry.keep, *map(encoded, entry.records))
     return Step(_SETTLE, (*keys, entry.stream), args, _settled)
 
 

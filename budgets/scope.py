@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Literal
+from struct import Struct, pack
+from typing import Final, Literal
 
 import msgspec
 
@@ -26,6 +27,12 @@ money nobody can tell any more how much it was, so what was expected stays."""
 TOLD_SECONDS = 300.0
 """How long the store is taken to remember terms: half as long as it does."""
 DIGEST_BYTES = 16
+_OPEN: Final = Struct("<dd")
+_ROW: Final = Struct("<BBHddd")
+"""As `lua/buckets.lua` reads them."""
+_STRING: Final = Struct(">BL")
+"""What stands before a string in MessagePack; scripts know no bytes there, and Lua's strings may be any."""
+_RATE, _QUOTA, _CALLS = range(3)
 Level = Literal["organisation", "tenant", "key", "session"]
 
 
@@ -47,7 +54,7 @@ class Owner:
 class Terms:
     """One limit as the scripts want it, in micro-units and microseconds; a quota, in one of its windows.
 
-    `told` is what the scripts are told of it. `window` None: not a quota.
+    `kind`, `one` and `two` are as the scripts read them. `window` None: not a quota.
     """
 
     limit: Limit
@@ -55,7 +62,9 @@ class Terms:
     bucket: str
     window: Window | None
     scale: int
-    told: tuple[str | float | bool, ...]
+    kind: int
+    one: int
+    two: int
 
     @property
     def dimension(self) -> Dimension:
@@ -69,15 +78,17 @@ class Terms:
         if limit.every is not None:
             opened = window(limit.every, limit.time_zone, now_seconds)
             bucket = f"{bucket}:{opened.id}"
-            kind, one, two = "q", opened.starts_at * MICRO, opened.ends_at * MICRO
+            kind, one, two = _QUOTA, opened.starts_at * MICRO, opened.ends_at * MICRO
         elif limit.per_seconds is not None:
-            kind, one, two = "r", limit.amount * scale, max(1, int(limit.per_seconds * MICRO))
+            kind, one, two = _RATE, limit.amount * scale, max(1, int(limit.per_seconds * MICRO))
         else:
-            kind, one, two = "c", 0, 0
-        refuses, strict = limit.mode == "enforce", limit.hardness == "strict"
-        numbers = (float(limit.capacity * scale), float(one), float(two))  # as Lua counts
-        told = (bucket, kind, *numbers, refuses, strict, float(scale))
-        return cls(limit, owner, bucket, opened, scale, told)
+            kind, one, two = _CALLS, 0, 0
+        return cls(limit, owner, bucket, opened, scale, kind, one, two)
+
+    def row(self, place: int) -> bytes:
+        """What the scripts are told of it; `place` is that of what it is asked for in lists of amounts."""
+        does = 0 if self.limit.mode == "shadow" else 2 if self.dimension in SHOWN else 1
+        return _ROW.pack(self.kind, does, place, self.limit.capacity * self.scale, self.one, self.two)
 
     def reset_seconds(self, in_use: int, now_seconds: float) -> float:
         """When nothing would be in use any more if nobody used anything."""
@@ -91,8 +102,9 @@ class Terms:
 class Standing:
     """The terms of a scope from one moment to the next change of a window, made ready for the scripts.
 
-    `packed`: what they are told of each limit, in MessagePack, and `known` for a store that has been told;
-    `dimensions`: in which order a call's amounts are told; behind them come those of `weights`.
+    `packed`: what they are told of the limits, and `known` for a store that has been told;
+    `dimensions`: in which order a call's amounts are told, and how many micro-units a part has; behind them come those
+    of `weights`.
     """
 
     terms: tuple[Terms, ...]
@@ -100,9 +112,9 @@ class Standing:
     packed: bytes
     since_seconds: float
     until_seconds: float
-    dimensions: tuple[Dimension, ...]
+    dimensions: tuple[tuple[Dimension, float], ...]
     known: Known
-    weights: tuple[Weights, ...] = ()
+    weights: tuple[tuple[Weights, float], ...] = ()
     _told_at: list[float] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
@@ -113,21 +125,31 @@ class Standing:
         terms += tuple([Terms.of(limit, owner, now_seconds) for limit, owner in pairs])
         windows = [each.window for each in terms if each.window is not None]
         slots = [f"{scope.space}:slots:{each.bucket}" for each in terms if each.limit.kind == "slots"]
-        measures = dict.fromkeys(each.limit.weighing or each.dimension for each in terms if each.limit.kind != "slots")
-        weights = tuple([each for each in measures if isinstance(each, Weights)])
-        dimensions = tuple([each for each in measures if not isinstance(each, Weights)])
-        places = {measure: place for place, measure in enumerate((*dimensions, *weights), 1)}
-        at = [places.get(each.limit.weighing or each.dimension, 0) for each in terms]
-        rows = [
-            (*each.told, place, each.dimension in SHOWN, stays(each)) for each, place in zip(terms, at, strict=True)
+        # Scripts count in doubles.
+        measures = {
+            each.limit.weighing or each.dimension: float(each.scale) for each in terms if each.limit.kind != "slots"
+        }
+        weights = tuple([(each, scale) for each, scale in measures.items() if isinstance(each, Weights)])
+        dimensions = tuple([(each, scale) for each, scale in measures.items() if not isinstance(each, Weights)])
+        places = {measure: place for place, (measure, _) in enumerate((*dimensions, *weights), 1)}
+        at = [
+            places.get(each.limit.weighing or each.dimension, 0) + len(places) * (each.limit.hardness == "strict")
+            for each in terms
         ]
-        packed = msgspec.msgpack.encode([*zip(*rows, strict=True)])  # as columns: few tables for a script to make
+        since, until = (
+            max((each.starts_at for each in windows), default=float("-inf")),
+            min((each.ends_at for each in windows), default=float("inf")),
+        )
+        rows = b"".join([each.row(place) for each, place in zip(terms, at, strict=True)])
+        kept = pack(f"<{len(terms)}d", *map(stays, terms))
+        names, numbers = [each.bucket for each in terms], _OPEN.pack(since * MICRO, until * MICRO) + rows + kept
+        packed = msgspec.msgpack.encode(names) + _STRING.pack(0xDB, len(numbers)) + numbers
         return cls(
             terms,
             (*scope.keys, f"{scope.space}:terms:{blake2b(packed, digest_size=DIGEST_BYTES).hexdigest()}", *slots),
             packed,
-            max((each.starts_at for each in windows), default=float("-inf")),
-            min((each.ends_at for each in windows), default=float("inf")),
+            since,
+            until,
             dimensions,
             Known.of(packed),
             weights,
@@ -169,9 +191,11 @@ class Scope:
         return Owner("tenant", self.tenant, f"tenant/{self.tenant}/" if self.organisation else "")
 
     @cached_property
-    def keys(self) -> tuple[str, str, str]:
-        """Buckets, leases, and when to look whether a bucket can go."""
-        return f"{self.space}:buckets", f"{self.space}:leases", f"{self.space}:stale"
+    def keys(self) -> tuple[str, ...]:
+        """Buckets, deadlines of leases, leases, when to look whether a bucket can go; the former form of buckets."""
+        binary = f"kvgate:2:{{{self.organisation or self.tenant}}}"
+        made = [f"{binary}:{part}" for part in ("buckets", "leases", "held", "stale")]
+        return *made, f"{self.space}:buckets"
 
     @property
     def marks(self) -> str:
@@ -181,10 +205,6 @@ class Scope:
     @cached_property
     def lease_us(self) -> int:
         return int(self.lease_seconds * MICRO)
-
-    def lease_key(self, id: str) -> str:
-        """Where the lease of a call is found."""
-        return f"{self.space}:lease:{id}"
 
     def standing(self, now_seconds: float) -> Standing:
         """The terms at a moment (seconds since 1970); made anew only when a window has ended."""
@@ -202,13 +222,10 @@ class Scope:
 
 
 def stays(terms: Terms) -> int:
-    """What of a call whose worker died is charged, as the scripts want it: 0 nothing, 1 all of it, else the prompt.
-
-    Of that as many parts for each token as this is above 1.
-    """
+    """What of a call whose worker died is charged: micro-units for each token of its prompt; -1 is all of it."""
     if (weights := terms.limit.weighing) is not None:
-        return 1 + weights.prefill if weights.prefill else 0
-    return 2 if terms.dimension == "total_tokens" else 0 if terms.dimension in FORGIVEN else 1
+        return weights.prefill * terms.scale
+    return terms.scale if terms.dimension == "total_tokens" else 0 if terms.dimension in FORGIVEN else -1
 
 
 def scale_of(limit: Limit) -> int:

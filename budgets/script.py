@@ -54,10 +54,10 @@ class Script:
         object.__setattr__(self, "sha1", digest)
 
     @classmethod
-    def load(cls, package: str, name: str, before: str | None = None) -> "Script":
+    def load(cls, package: str, name: str, *before: str) -> "Script":
         """The script `lua/<name>.lua` shipped in `package`, what several share standing before it."""
-        parts = [part for part in (before, name) if part]
-        return cls(name, "\n".join([(files(package) / "lua" / f"{part}.lua").read_text("utf-8") for part in parts]))
+        texts = [(files(package) / "lua" / f"{part}.lua").read_text("utf-8") for part in (*before, name)]
+        return cls(name, "\n".join(texts))
 
 
 class Step(msgspec.Struct, Generic[Read], frozen=True):

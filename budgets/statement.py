@@ -12,7 +12,7 @@ from budgets.scope import MICRO, Scope, Standing, Terms
 from budgets.script import Script, Step
 from budgets.stood import whole
 
-_STATE = Script.load("budgets", "state", "buckets")
+_STATE = Script.load("budgets", "state", "buckets", "leases", "outstanding")
 
 
 @dataclass(frozen=True, slots=True)

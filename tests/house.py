@@ -19,6 +19,7 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench import kept
 from config import load
 from config.model import Config
 from config.settings import Settings
@@ -82,14 +83,11 @@ class House:
 
     async def charged(self, tenant: str = "acme", bucket: str = "tokens:total_tokens") -> int:
         """Units in use in a tenant's bucket. The limits here flow back so slowly that this is what was charged."""
-        stored = await self.gateway.store.command("HGET", f"kvgate:1:{{{tenant}}}:buckets", bucket)
-        return -(-int(stored.split()[0]) // 1_000_000) if isinstance(stored, bytes) else 0
+        return -(-(await kept.in_use(self.gateway.store, tenant)).get(bucket, 0) // 1_000_000)
 
     async def leases(self, tenant: str = "acme") -> int:
         """Reservations that nobody has settled."""
-        found = await self.gateway.store.command("ZRANGE", f"kvgate:1:{{{tenant}}}:leases", "0", "-1")
-        assert isinstance(found, list)
-        return sum(not lease.startswith(b"closed;") for lease in found)
+        return await kept.running(self.gateway.store, tenant)
 
     async def quiet(self) -> None:
         """Wait until no request is being served."""

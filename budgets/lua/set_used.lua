@@ -5,15 +5,18 @@
 -- Gives: 1 (-1: a quota's window is not the one that is open now), the time, MessagePack of what was used
 -- before and of what is reserved.
 
-local l, known = limits_of(ARGV[3])
-local used, grace_us, in_use = tonumber(ARGV[1]), tonumber(ARGV[2]), l.bucket[1].used
-if misdated(l) then return {-1, now_us, ''} end
+local set, grace_us, names, rows = tonumber(ARGV[1]), tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
+local since_us, until_us = decode('<dd', rows)
+if now_us < since_us or now_us >= until_us then return {-1, now_us, ''} end
 
+local name, kind, _, _, _, one, two = names[1], decode(ROW, rows, FIRST_ROW)
+local in_use, at, gone = bucket(call('HGET', buckets, name), name, kind, one, two)
 local running, back = outstanding()
-local due = min(back[l.name[1]] or 0, in_use) -- the next reservation takes it off
-local reserved = min(running[l.name[1]] or 0, in_use - due)
+local due = math.min(back[name] or 0, in_use) -- the next reservation takes it off
+local reserved = math.min(running[name] or 0, in_use - due)
 
-local gone_us = put(l, 1, used + reserved + due, grace_us)
-write(known)
-live({buckets, leases, stale}, gone_us - now_us)
+local used = set + reserved + due
+local _, room = going_us(kind, used, one, two, grace_us)
+room = max(gone, room)
+write({name, encode(BUCKET, used, at, room)}, gone == 0 and {room, name} or {}, room)
 return {1, now_us, cmsgpack.pack({in_use - due - reserved, reserved})}

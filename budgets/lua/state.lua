@@ -4,18 +4,22 @@
 -- Gives: 1 (-1: a quota's window is not the one that is open now), the time, what is in use of each limit, and how much
 -- of that is reserved by calls that run; in MessagePack, for a reply's integers end at 64 bits.
 
-local l = limits_of(ARGV[1])
-if misdated(l) then return {-1, now_us, {}, {}} end
+local names, rows = cmsgpack.unpack(ARGV[1])
+local since_us, until_us = decode('<dd', rows)
+if now_us < since_us or now_us >= until_us then return {-1, now_us, '', ''} end
 
-local reserved, back = outstanding()
-local in_use, held = {}, {}
-for n = 1, l.count do
-  if l.kind[n] == 'c' then
-    in_use[n] = call('ZCOUNT', l.key[n], now_us, '+inf')
-    held[n] = in_use[n]
+local running, back = outstanding()
+local stored, in_use, reserved, slots = call('HMGET', buckets, unpack(names)), {}, {}, 0
+for n, name in ipairs(names) do
+  local kind, _, _, _, one, two = decode(ROW, rows, FIRST_ROW + (n - 1) * ROW_BYTES)
+  if kind == CALLS then
+    slots = slots + 1
+    in_use[n] = call('ZCOUNT', KEYS[SLOTS + slots], now_us, '+inf')
+    reserved[n] = in_use[n]
   else
-    in_use[n] = max(0, l.bucket[n].used - (back[l.name[n]] or 0))
-    held[n] = min(in_use[n], reserved[l.name[n]] or 0)
+    local used = bucket(stored[n], name, kind, one, two)
+    in_use[n] = max(0, used - (back[name] or 0))
+    reserved[n] = math.min(in_use[n], running[name] or 0)
   end
 end
-return {1, now_us, cmsgpack.pack(in_use), cmsgpack.pack(held)}
+return {1, now_us, cmsgpack.pack(in_use), cmsgpack.pack(reserved)}

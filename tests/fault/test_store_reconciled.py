@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench import kept
 from budgets.ledger import Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from budgets.record import decoded
@@ -198,18 +199,12 @@ class Weather:
 
 async def charged(store: Store) -> int:
     """Tokens in use of the tenant's one limit."""
-    stored = await store.command("HGET", "kvgate:1:{acme}:buckets", "tokens:total_tokens")
-    return -(-int(stored.split()[0]) // 1_000_000) if isinstance(stored, bytes) else 0
+    return -(-(await kept.in_use(store)).get("tokens:total_tokens", 0) // 1_000_000)
 
 
 async def expired(store: Store) -> None:
     """As if every lease had run out: the next reservation closes them all."""
-    space = "kvgate:1:{acme}"
-    leases = await store.command("ZRANGE", f"{space}:leases", 0, -1)
-    assert isinstance(leases, list)
-    for lease in leases:
-        if not lease.startswith(b"closed;"):
-            await store.command("ZADD", f"{space}:leases", "XX", 1, lease)
+    await kept.run_out(store)
     touch = Limit(name="touch", dimension="requests", amount=10, per_seconds=1e9)
     granted = await reserve(store.run, Scope("acme", (touch,)), {})
     assert isinstance(granted, Grant)

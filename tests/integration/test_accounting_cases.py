@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bench import kept
 from gateway.embedded import EmbeddedServer
 from tests.house import Change, House, events, gateway, house
 from tests.integration.test_gateway_pair import pair
@@ -27,8 +28,7 @@ def budgets(*limits: Mapping[str, Any], **tier: Any) -> Change:
 
 
 async def in_use(running: House, bucket: str) -> int:
-    found = await running.gateway.store.command("HGET", "kvgate:1:{acme}:buckets", bucket)
-    return -(-int(found.split()[0]) // 1_000_000) if isinstance(found, bytes) else 0
+    return -(-(await kept.in_use(running.gateway.store)).get(bucket, 0) // 1_000_000)
 
 
 async def test_tokens_are_reserved_at_admission_so_calls_at_once_do_not_overshoot(valkey: EmbeddedServer) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench import kept
 from budgets.limit import DIMENSIONS
 from budgets.record import Record, decoded
 from gateway.embedded import EmbeddedServer
@@ -47,13 +48,11 @@ def every_dimension(data: dict[str, Any]) -> None:
 
 async def counters(running: House, tenant: str) -> Counter[str]:
     """What stands in the store of each dimension, in its own parts."""
-    stored = await running.gateway.store.command("HGETALL", f"kvgate:1:{{{tenant}}}:buckets")
-    assert isinstance(stored, list)
     found: Counter[str] = Counter()
-    for field, value in zip(stored[::2], stored[1::2], strict=True):
-        dimension = field.decode().split(":")[1]
+    for bucket, amount in (await kept.in_use(running.gateway.store, tenant)).items():
+        dimension = bucket.split(":")[1]
         scale = 1 if dimension in AMOUNTS else PARTS // 1000 if dimension == "weighted_tokens" else PARTS
-        found[dimension] += int(value.split()[0]) // scale
+        found[dimension] += amount // scale
     return found
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bench import kept
 from budgets.record import Record, decoded
 from gateway.embedded import EmbeddedServer
 from tests.house import House, gateway, house
@@ -37,10 +38,8 @@ def listed(data: dict[str, Any]) -> None:
 
 async def in_use(running: House, bucket: str) -> int:
     """What stands in a quota's buckets, in its dimension's own parts."""
-    stored = await running.gateway.store.command("HGETALL", "kvgate:1:{acme}:buckets")
-    assert isinstance(stored, list)
-    fields = zip(stored[::2], stored[1::2], strict=True)
-    return sum(int(value.split()[0]) for field, value in fields if field.startswith(bucket.encode()))
+    stored = await kept.in_use(running.gateway.store)
+    return sum(amount for name, amount in stored.items() if name.startswith(bucket))
 
 
 async def records(running: House) -> list[Record]:

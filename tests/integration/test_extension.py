@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bench import kept
 from budgets.script import Argument, Script
 from gateway.embedded import EmbeddedServer
 from gateway.store import StoreUnavailable
@@ -44,9 +45,7 @@ def says(words: int, then: Callable[[], Awaitable[None]] | None = None) -> Calla
 
 async def stored(running: House) -> int:
     """Micro-units taken by the lease that runs."""
-    leases = await running.gateway.store.command("ZRANGE", "kvgate:1:{acme}:leases", 0, -1)
-    assert isinstance(leases, list)
-    return sum(int(lease.split()[1]) for lease in leases) // 10**6
+    return sum(next(iter(lease.took.values())) for lease in await kept.leases(running.gateway.store)) // 10**6
 
 
 async def test_a_stream_takes_more_while_it_goes_on_and_is_charged_what_it_used(valkey: EmbeddedServer) -> None:

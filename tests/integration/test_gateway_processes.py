@@ -9,6 +9,7 @@ import httpx
 import pytest
 import yaml
 
+from bench import kept
 from gateway.embedded import EmbeddedServer
 from gateway.store import Store
 from loadtest.engine import serve
@@ -51,8 +52,6 @@ async def test_exactly_so_many_are_admitted(
             asked = [called(http, ports[number % 2]) for number in range(CLIENTS)]
             statuses = Counter(await asyncio.gather(*asked))
             assert statuses == {200: ADMITTED, 429: CLIENTS - ADMITTED}
-        stored = await store.command("HVALS", "kvgate:1:{acme}:buckets")
-        assert isinstance(stored, list)
-        assert [round(int(value.split()[0]) / 1e6) for value in stored] == [ADMITTED]
-        assert await store.command("ZCARD", "kvgate:1:{acme}:leases") == 0
+        assert [round(amount / 1e6) for amount in (await kept.in_use(store)).values()] == [ADMITTED]
+        assert await kept.leases(store) == []
         assert await store.command("XLEN", "kvgate:1:{acme}:usage:acme") == ADMITTED

@@ -166,5 +166,5 @@ async def test_deletion_leaves_accounts_and_nothing_else(valkey: EmbeddedServer,
         await house.quiet()
         left = await stored(store)
     assert not [key for key, value in left.items() if ONLY_HERE.encode() in value]
-    accounts = re.compile(r"kvgate:1:(?!.*:(s|o|h|kept|sessions|texts)\b).*")
+    accounts = re.compile(r"kvgate:[12]:(?!.*:(s|o|h|kept|sessions|texts)\b).*")
     assert not [key for key in left if accounts.fullmatch(key) is None]

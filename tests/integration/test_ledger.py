@@ -3,10 +3,12 @@
 import asyncio
 import itertools
 import random
+from struct import Struct
 
 import pytest
 from redis.crc import key_slot
 
+from bench import kept
 from budgets.ledger import Amounts, Balance, Denied, Grant, Scope, reserve, reserving, settle, settling
 from budgets.limit import Limit
 from budgets.script import Script, both
@@ -17,7 +19,8 @@ from gateway.store import Store
 from gateway.tasks import Tasks
 from tests.conftest import PATIENT
 
-BUCKETS, LEASES, STALE = (f"kvgate:1:{{acme}}:{part}" for part in ("buckets", "leases", "stale"))
+BUCKETS, LEASES, HELD, STALE, _ = kept.keys_of("acme")
+BUCKET = Struct("<ddd")
 # Refills so slowly that a test does not see it.
 REQUESTS = Limit(name="calls", dimension="requests", amount=10, per_seconds=1e6)
 TOKENS = Limit(name="tokens", dimension="total_tokens", amount=1000, per_seconds=1e6)
@@ -44,9 +47,9 @@ async def denied(store: Store, limits: Scope, amounts: Amounts = ONE) -> Denied:
 
 async def used(store: Store, limit: Limit) -> float:
     """Units in use, as stored."""
-    stored = await store.command("HGET", BUCKETS, f"{limit.label}:{limit.dimension}")
+    found = (await kept.in_use(store)).get(f"{limit.label}:{limit.dimension}", 0)
     scale = 1 if limit.dimension == "kv_read_bytes" else 1e6
-    return round(int(stored.split()[0]) / scale, 3) if isinstance(stored, bytes) else 0.0
+    return round(found / scale, 3)
 
 
 async def pass_time(store: Store, seconds: float) -> None:
@@ -56,13 +59,11 @@ async def pass_time(store: Store, seconds: float) -> None:
     for name in names:
         stored = await store.command("HGET", BUCKETS, name)
         assert isinstance(stored, bytes)
-        amount, at, gone = stored.split()
+        amount, at, gone = BUCKET.unpack(stored)
         earlier = int(seconds * 1e6)
-        await store.command("HSET", BUCKETS, name, f"{amount.decode()} {int(at) - earlier} {int(gone) - earlier}")
-    leases = await store.command("ZRANGE", LEASES, 0, -1)
-    assert isinstance(leases, list)
-    for lease in leases:
-        await store.command("ZINCRBY", LEASES, -int(seconds * 1e6), lease)
+        await store.command("HSET", BUCKETS, name, BUCKET.pack(amount, at - earlier, gone - earlier))
+    for lease in await kept.leases(store):
+        await store.command("ZINCRBY", LEASES, -int(seconds * 1e6), lease.id)
 
 
 async def test_what_is_reserved_counts_and_what_is_settled_replaces_it(store: Store) -> None:
@@ -88,7 +89,7 @@ async def test_all_limits_or_none(store: Store) -> None:
     assert (answer.used, answer.requested) == (950, 100)
     assert await used(store, REQUESTS) == 0
     assert await used(store, TOKENS) == 950
-    assert await store.command("ZCARD", LEASES) == 1
+    assert len(await kept.leases(store)) == 1
 
 
 async def test_the_limit_that_takes_longest_to_pass_is_named(store: Store) -> None:
@@ -179,7 +180,7 @@ async def test_the_lease_of_a_dead_worker_keeps_the_prompt_and_gives_back_the_re
     assert await used(store, REQUESTS) == pytest.approx(1, abs=0.1)
     await settle(store.run, dead, {"requests": 1, "total_tokens": 130})
     assert await used(store, TOKENS) == pytest.approx(130, abs=2), "a worker that was only late pays what it used"
-    assert await store.command("ZCARD", LEASES) == 1
+    assert len(await kept.leases(store)) == 1
 
 
 async def test_a_reservation_nobody_settles_goes_in_the_end(store: Store) -> None:
@@ -187,10 +188,7 @@ async def test_a_reservation_nobody_settles_goes_in_the_end(store: Store) -> Non
     for _ in range(2):
         await pass_time(store, 3601 + 901)
         await grant(store, scope(REQUESTS), {})
-    first = await store.command("ZRANGE", LEASES, 0, -1)
-    assert isinstance(first, list)
-    assert len(first) == 2
-    assert await store.command("ZCARD", LEASES) == 2
+    assert [lease.state for lease in await kept.leases(store)] == ["runs", "closed"]
 
 
 async def test_tenants_do_not_share(store: Store) -> None:
@@ -240,7 +238,7 @@ async def two_hundred_clients(store: Store, other: Store) -> None:
     assert len(admitted) == 37
     assert await used(store, REQUESTS_MANY) == 37
     await asyncio.gather(*(settle(next(stores).run, one, {"requests": 1, "total_tokens": 10}) for one in admitted))
-    assert await store.command("ZCARD", LEASES) == 0
+    assert await kept.leases(store) == []
     more = await asyncio.gather(*(reserve(next(stores).run, limits, ONE) for _ in range(200)))
     assert sum(isinstance(answer, Grant) for answer in more) == (37 * 100 + 99 - 370) // 100
 
@@ -272,12 +270,13 @@ async def test_what_is_in_use_is_what_was_settled_and_what_is_reserved(store: St
 
 async def test_every_key_expires_and_no_debt_before_it_is_worked_off(store: Store) -> None:
     one = await grant(store, scope(REQUESTS, TOKENS))
-    for key in (BUCKETS, LEASES, STALE):
+    for key in (BUCKETS, LEASES, HELD, STALE):
         assert await milliseconds_left(store, key) > (900 + 3600) * 1000
     await settle(store.run, one, {"total_tokens": 5000})
     assert await milliseconds_left(store, BUCKETS) > 4.9e9
     assert await milliseconds_left(store, STALE) > 4.9e9
-    assert await store.command("EXISTS", LEASES) == 0
+    for key in (LEASES, HELD):
+        assert await milliseconds_left(store, key) > 0, "empty as they are"
 
 
 async def milliseconds_left(store: Store, key: str) -> int:
@@ -300,7 +299,7 @@ async def test_all_keys_share_a_slot() -> None:
     one = await reserve(runs, scope(REQUESTS), ONE)
     assert isinstance(one, Grant)
     await settle(runs, one, ONE)
-    assert len(seen) == 10
+    assert len(seen) == 12
     assert len({key_slot(key.encode()) for key in seen}) == 1
 
 

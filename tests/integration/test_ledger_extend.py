@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from bench import kept
 from budgets.ledger import Amounts, Denied, Grant, Scope, extending, reserve, settle
 from budgets.limit import Limit
 from gateway.store import Store
 
-BUCKETS, LEASES = "kvgate:1:{acme}:buckets", "kvgate:1:{acme}:leases"
+LEASES = kept.keys_of("acme")[1]
 TOKENS = Limit(name="tokens", dimension="total_tokens", amount=1000, per_seconds=1e9)
 DECODE = Limit(name="decode", dimension="decode_tokens", amount=400, every="month", on_exceed="stop")
 STRICT = Limit(name="strict", dimension="total_tokens", amount=5000, per_seconds=1e9, hardness="strict")
@@ -29,26 +30,19 @@ async def extended(store: Store, grant: Grant, more: Amounts = MORE) -> Grant | 
     return step.read(await store.run(step.script, step.keys, step.args))
 
 
-async def lease_of(store: Store, grant: Grant) -> bytes:
-    found = await store.command("GET", grant.scope.lease_key(grant.id))
-    assert isinstance(found, bytes)
-    return found
-
-
 async def in_use(store: Store, grant: Grant) -> list[int]:
-    buckets = [terms.bucket for terms in grant.stands.terms if terms.limit.kind != "slots"]
-    stored = await store.command("HMGET", BUCKETS, *buckets)
-    assert isinstance(stored, list)
-    return [int(value.split()[0]) // 10**6 for value in stored]
+    stored = await kept.in_use(store)
+    return [stored[terms.bucket] // 10**6 for terms in grant.stands.terms if terms.limit.kind != "slots"]
 
 
 async def test_more_is_taken_from_elastic_limits_and_settled_like_the_rest(store: Store) -> None:
     grant = await granted(store, *LIMITS)
-    before = await lease_of(store, grant)
     longer = await extended(store, grant)
     assert longer == grant
     assert await in_use(store, grant) == [250, 190, 100]
-    assert await store.command("ZRANGE", LEASES, 0, -1) == [await lease_of(store, grant)] != [before]
+    (lease,) = await kept.leases(store)
+    assert [amount // 10**6 for amount in lease.took.values()] == [250, 190, 100]
+    assert [amount // 10**6 for amount in lease.kept.values()] == [210, 150, 100], "with what it had generated"
     assert await settle(store.run, grant, {"decode_tokens": 120, "total_tokens": 180})
     assert not await settle(store.run, grant, ONE)
     assert await in_use(store, grant) == [180, 120, 180]
@@ -76,7 +70,7 @@ async def test_a_lease_that_is_gone_is_not_extended(store: Store, settled: bool)
     if settled:
         await settle(store.run, grant, ONE)
     else:
-        await store.command("ZADD", LEASES, 1, await lease_of(store, grant))
+        await kept.run_out(store, grant.id)
         await granted(store, *LIMITS)  # closes it
     before = await in_use(store, grant)
     assert await extended(store, grant) is None
@@ -89,18 +83,18 @@ async def test_both_leases_are_renewed_whether_there_is_more_or_not(store: Store
         await store.command("FLUSHALL")
         grant = await granted(store, *LIMITS)
         keys = (LEASES, "kvgate:1:{acme}:slots:lanes:concurrent_calls")
-        for key, member in zip(keys, (await lease_of(store, grant), grant.id.encode()), strict=True):
-            await store.command("ZADD", key, 5, member)
+        for key in keys:
+            await store.command("ZADD", key, 5, grant.id)
         await extended(store, grant, more)
-        for key, member in zip(keys, (await lease_of(store, grant), grant.id.encode()), strict=True):
-            deadline = await store.command("ZSCORE", key, member)
+        for key in keys:
+            deadline = await store.command("ZSCORE", key, grant.id)
             assert isinstance(deadline, bytes) and float(deadline) > 1e15
 
 
 async def test_what_a_dead_call_had_generated_stays_charged(store: Store) -> None:
     longer = await extended(store, await granted(store, TOKENS))
     assert isinstance(longer, Grant)
-    await store.command("ZADD", LEASES, 1, await lease_of(store, longer))
+    await kept.run_out(store, longer.id)
     other = await granted(store, TOKENS)
     await settle(store.run, other, {})
     assert await in_use(store, longer) == [60 + 150]

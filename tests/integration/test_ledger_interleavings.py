@@ -13,6 +13,7 @@ from typing import Literal
 
 import pytest
 
+from bench import kept
 from budgets.ledger import Amounts, Grant, Scope, extending, reserve, settle
 from budgets.limit import Dimension, Limit
 from budgets.scope import Owner, Terms
@@ -153,9 +154,7 @@ class Play:
 
     async def die(self, call: Call) -> None:
         """Its lease and its slots are as old as if nobody had been heard of since."""
-        lease = await self.store.command("GET", call.grant.scope.lease_key(call.grant.id))
-        assert isinstance(lease, bytes)
-        await self.store.command("ZADD", f"{SPACE}:leases", "XX", 1, lease)
+        await kept.run_out(self.store, call.grant.id, tree="group")
         for terms in call.grant.stands.terms:
             if terms.limit.kind == "slots":
                 await self.store.command("ZADD", f"{SPACE}:slots:{terms.bucket}", "XX", 1, call.grant.id)
@@ -191,12 +190,11 @@ class Play:
                     continue
                 if terms.limit.hardness == "strict" or terms.dimension == "requests":
                     assert await self.in_use(terms.bucket) <= terms.limit.capacity * terms.scale, terms.bucket
-        leases = await self.store.command("ZRANGEBYSCORE", f"{SPACE}:leases", 0, 1)
+        leases = await self.store.command("ZRANGEBYSCORE", kept.keys_of("group")[1], 0, 1)
         assert leases == [], "no reservation outlives its lease"
 
     async def in_use(self, bucket: str) -> int:
-        stored = await self.store.command("HGET", f"{SPACE}:buckets", bucket)
-        return int(stored.split()[0]) if isinstance(stored, bytes) else 0
+        return (await kept.in_use(self.store, "group")).get(bucket, 0)
 
 
 TOUCHING = Owner("key", "touching", "key/a/touching/")
@@ -213,8 +211,7 @@ async def test_whatever_the_order_the_books_are_right(store: Store, seed: int) -
             await play.end(call)
     await play.hold()
     assert len(play.calls) > 20
-    closed = await store.command("ZCARD", f"{SPACE}:leases")
-    assert closed == 0, "all is settled, late ones too"
+    assert await kept.leases(store, "group") == [], "all is settled, late ones too"
     totals = [
         sum(call.used["total_tokens"] for call in play.calls),
         sum(call.used["decode_tokens"] for call in play.calls if call.grant.scope.tenant == "b"),

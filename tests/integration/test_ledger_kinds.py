@@ -2,10 +2,13 @@
 
 import asyncio
 import time
+from struct import Struct
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from bench import kept
 from budgets.cost import kv_read_bytes
 from budgets.ledger import Amounts, Denied, Grant, Misdated, Scope, reserve, reserving, settle
 from budgets.limit import Limit
@@ -14,7 +17,8 @@ from budgets.window import window
 from config.catalogue import model
 from gateway.store import Store
 
-BUCKETS, STALE = "kvgate:1:{acme}:buckets", "kvgate:1:{acme}:stale"
+BUCKETS, LEASES, HELD, STALE, _ = kept.keys_of("acme")
+BUCKET = Struct("<ddd")
 DAILY = Limit(name="daily", dimension="total_tokens", amount=1000, every="day", time_zone="Europe/Paris")
 AT_ONCE = Limit(name="calls", dimension="concurrent_calls", amount=3)
 STRICT = Limit(name="strict", dimension="total_tokens", amount=1000, per_seconds=1e9, hardness="strict")
@@ -32,9 +36,9 @@ def denied(answer: Grant | Denied) -> Denied:
     return answer
 
 
-async def used(store: Store, bucket: str, buckets: str = BUCKETS) -> float | None:
-    stored = await store.command("HGET", buckets, bucket)
-    return int(stored.split()[0]) / 1e6 if isinstance(stored, bytes) else None
+async def used(store: Store, bucket: str, tree: str = "acme") -> float | None:
+    found = (await kept.in_use(store, tree)).get(bucket)
+    return None if found is None else found / 1e6
 
 
 async def slots(store: Store, limit: str = "calls", space: str = "kvgate:1:{acme}") -> object:
@@ -81,11 +85,11 @@ async def test_what_is_settled_late_goes_to_the_window_it_was_taken_from(store: 
     days = [window("day", "Europe/Paris", moment).id for moment in (now - 86_400, now)]
     old = replace(granted(await reserve(store.run, scope, ONE, now)), standing=scope.standing(now - 86_400))
     await store.command("FLUSHALL")
-    lease = f"{old.id};daily:total_tokens:{days[0]} 100000000 60000000"
-    await store.command("SET", scope.lease_key(old.id), lease)
-    await store.command("HSET", BUCKETS, f"daily:total_tokens:{days[0]}", f"500000000 1 {int((now + 3600) * 1e6)}")
+    asked = msgspec.msgpack.encode([1, 900 * 10**6, 3600 * 10**6, 60, 1e8, 1e8])
+    await store.command("HSET", HELD, old.id, asked + old.stands.packed)
+    await store.command("HSET", BUCKETS, f"daily:total_tokens:{days[0]}", BUCKET.pack(5e8, 1, (now + 3600) * 1e6))
     await store.command("EXPIRE", BUCKETS, 3600)  # as whoever wrote the bucket has left it
-    await store.command("ZADD", "kvgate:1:{acme}:leases", str(int((now + 900) * 1e6)), lease)
+    await store.command("ZADD", LEASES, str(int((now + 900) * 1e6)), old.id)
     assert await settle(store.run, old, {"total_tokens": 130})
     assert await used(store, f"daily:total_tokens:{days[0]}") == 530
     assert await used(store, f"daily:total_tokens:{days[1]}") is None
@@ -104,9 +108,11 @@ async def test_a_changed_quota_keeps_what_was_used(store: Store) -> None:
 async def test_windows_that_are_over_are_cleared_away(store: Store) -> None:
     long_ago = str(int((time.time() - 10) * 1e6))
     for day in range(1, 10):
-        await store.command("HSET", BUCKETS, f"daily:total_tokens:day:2026-01-0{day}", f"5 {long_ago} {long_ago}")
+        over = BUCKET.pack(5, float(long_ago), float(long_ago))
+        await store.command("HSET", BUCKETS, f"daily:total_tokens:day:2026-01-0{day}", over)
         await store.command("ZADD", STALE, long_ago, f"daily:total_tokens:day:2026-01-0{day}")
-    await store.command("HSET", BUCKETS, "busy:requests", f"5 {long_ago} {int((time.time() + 900) * 1e6)}")
+    busy = BUCKET.pack(5, float(long_ago), (time.time() + 900) * 1e6)
+    await store.command("HSET", BUCKETS, "busy:requests", busy)
     await store.command("ZADD", STALE, long_ago, "busy:requests")
     granted(await reserve(store.run, Scope("acme", (DAILY,)), ONE, time.time()))
     assert await store.command("HLEN", BUCKETS) == 2, "what is in use was looked at and stays"
@@ -182,16 +188,15 @@ async def test_every_level_is_asked_at_once_or_none_pays(store: Store) -> None:
     def tokens(amount: int) -> Limit:
         return Limit(name="t", dimension="total_tokens", amount=amount, per_seconds=1e9)
 
-    buckets = "kvgate:1:{group}:buckets"
     a, b = tenant("a"), tenant("b")
     for scope, passing in ((a, 3), (b, 2)):
         answers = await asyncio.gather(*(reserve(store.run, scope, ONE) for _ in range(5)))
         assert sum(isinstance(answer, Grant) for answer in answers) == passing
     assert denied(await reserve(store.run, a, ONE)).owner == "tenant:a"
     assert denied(await reserve(store.run, b, ONE)).owner == "organisation:group"
-    levels = [await used(store, f"{level}/t:total_tokens", buckets) for level in ("organisation/group", "tenant/a")]
+    levels = [await used(store, f"{level}/t:total_tokens", "group") for level in ("organisation/group", "tenant/a")]
     assert levels == [500, 300]
-    assert await used(store, "tenant/b/t:total_tokens", buckets) == 200
+    assert await used(store, "tenant/b/t:total_tokens", "group") == 200
     key = b.joined_by((tokens(100), AT_ONCE), Owner("key", "k", "key/b/k/"))
     assert denied(await reserve(store.run, key, {"total_tokens": 150})).owner == "organisation:group"
     assert await slots(store, "key/b/k/calls", "kvgate:1:{group}") == 0

@@ -1,6 +1,6 @@
-"""Gateways of two versions on one store, as while a deployment is under way: one set of books.
+"""Gateways of two versions on one store, as while a deployment is under way: neither misreads the other.
 
-`lua_before` holds the scripts of the version before terms and leases were kept in the store, as that version ran them.
+`lua_before` holds the scripts of the version before buckets and leases were binary, as that version ran them.
 """
 
 from pathlib import Path
@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench import kept
 from budgets.ledger import Amounts, Denied, Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from budgets.script import Script
+from budgets.statement import stating
 from gateway.store import Store
 
 BEFORE = Path(__file__).parent / "lua_before"
@@ -20,11 +22,23 @@ TOKENS = Limit(name="tokens", dimension="total_tokens", amount=1000, per_seconds
 LANES = Limit(name="lanes", dimension="concurrent_calls", amount=2)
 SCOPE = Scope("acme", (TOKENS, LANES))
 ONE: Amounts = {"prefill_tokens": 60, "total_tokens": 100}
-KEYS = (*(f"{SPACE}:{part}" for part in ("buckets", "leases", "stale")), f"{SPACE}:slots:lanes:concurrent_calls")
-TERMS = msgspec.msgpack.encode(
+BUCKETS, LEASES, STALE, TERMS, SLOTS = KEYS = (
+    *(f"{SPACE}:{part}" for part in ("buckets", "leases", "stale", "terms:before")),
+    f"{SPACE}:slots:lanes:concurrent_calls",
+)
+TOLD = msgspec.msgpack.encode(
     [
-        ("tokens:total_tokens", "r", 1e9, 1e9, 1e15, True, False, 1e6, 1),
-        ("lanes:concurrent_calls", "c", 2.0, 0.0, 0.0, True, False, 1.0, 0),
+        ("tokens:total_tokens", "lanes:concurrent_calls"),
+        ("r", "c"),
+        (1e9, 2.0),
+        (1e9, 0.0),
+        (1e15, 0.0),
+        (True, True),
+        (False, False),
+        (1e6, 1.0),
+        (1, 0),
+        (True, False),
+        (2, 0),
     ]
 )
 
@@ -33,17 +47,21 @@ def before(name: str) -> Script:
     return Script(name, "\n".join([(BEFORE / f"{part}.lua").read_text() for part in ("buckets", name)]))
 
 
-async def old_reserve(store: Store, id: str) -> bytes:
-    """A lease, by the script of before; empty if refused."""
-    told = msgspec.msgpack.encode(([100], [60], [100]))
-    reply = await store.run(before("reserve"), KEYS, (id, 900 * 10**6, GRACE_US, TERMS, told))
+async def old_reserve(store: Store, id: str) -> bool:
+    asked = msgspec.msgpack.encode((id, 900 * 10**6, GRACE_US, 60, [100], [100]))
+    reply = await store.run(before("reserve"), (*KEYS, f"{SPACE}:lease:{id}"), (TOLD, asked))
     assert isinstance(reply, list)
-    return b"" if reply[0] else reply[5]
+    return bool(reply[0] == 0)
 
 
-async def old_settle(store: Store, lease: bytes, tokens: int) -> bool:
-    args = (lease, 0, GRACE_US, TERMS, msgspec.msgpack.encode([tokens]))
-    return await store.run(before("settle"), KEYS, args) == 1
+async def old_settle(store: Store, id: str, tokens: int) -> bool:
+    used = msgspec.msgpack.encode((id, 0, GRACE_US, [tokens]))
+    return await store.run(before("settle"), (*KEYS, f"{SPACE}:lease:{id}"), (b"", used)) == 1
+
+
+async def old_used(store: Store) -> int:
+    stored = await store.command("HGET", BUCKETS, "tokens:total_tokens")
+    return int(stored.split()[0]) // 10**6 if isinstance(stored, bytes) else 0
 
 
 async def new_reserve(store: Store) -> Grant:
@@ -53,49 +71,52 @@ async def new_reserve(store: Store) -> Grant:
 
 
 async def used(store: Store) -> int:
-    stored = await store.command("HGET", KEYS[0], "tokens:total_tokens")
-    assert isinstance(stored, bytes)
-    return int(stored.split()[0]) // 10**6
+    return (await kept.in_use(store)).get("tokens:total_tokens", 0) // 10**6
 
 
-async def die(store: Store, lease: object, id: str) -> None:
-    assert isinstance(lease, bytes)
-    await store.command("ZADD", KEYS[1], "XX", 1, lease)
-    await store.command("ZADD", KEYS[3], "XX", 1, id)
-
-
-async def test_both_take_from_the_same_limits(store: Store) -> None:
+async def test_what_was_used_before_counts_after(store: Store) -> None:
+    assert await old_reserve(store, "old") and await old_settle(store, "old", 700)
+    step = stating(SCOPE, 0.0)
+    stated = step.read(await store.run(step.script, step.keys, step.args))
+    assert isinstance(stated, tuple) and stated[0].used == 700
     one = await new_reserve(store)
-    lease = await old_reserve(store, "old")
-    assert await used(store) == 200
-    assert isinstance(await reserve(store.run, SCOPE, ONE), Denied), "two calls at once run"
-    assert await old_reserve(store, "another") == b""
-    assert await old_settle(store, lease, 70)
+    assert await used(store) == 800
+    refused = await reserve(store.run, SCOPE, {"total_tokens": 201})
+    assert isinstance(refused, Denied) and refused.used == 800
     assert await settle(store.run, one, {"total_tokens": 20})
-    assert not await old_settle(store, lease, 70)
-    assert not await settle(store.run, one, {"total_tokens": 20})
-    assert await used(store) == 90
-    assert await store.command("ZCARD", KEYS[1]) == await store.command("ZCARD", KEYS[3]) == 0
+    assert await used(store) == 720
 
 
-@pytest.mark.parametrize("late", [True, False])
-async def test_a_new_one_closes_what_an_old_one_left(store: Store, late: bool) -> None:
-    lease = await old_reserve(store, "old")
-    await die(store, lease, "old")
-    await settle(store.run, await new_reserve(store), {})
-    assert await used(store) == 60, "its prompt"
-    if late:
-        assert await old_settle(store, lease, 130)
-        assert await used(store) == 130
-
-
-@pytest.mark.parametrize("late", [True, False])
-async def test_an_old_one_closes_what_a_new_one_left(store: Store, late: bool) -> None:
+async def test_each_settles_its_own_while_both_run(store: Store) -> None:
     one = await new_reserve(store)
-    await die(store, await store.command("GET", SCOPE.lease_key(one.id)), one.id)
-    await old_settle(store, await old_reserve(store, "old"), 0)
-    assert await used(store) == 60, "its prompt"
+    assert await old_reserve(store, "old")
+    assert (await used(store), await old_used(store)) == (100, 100)
+    assert isinstance(await reserve(store.run, SCOPE, ONE), Denied), "two calls at once run, of whichever version"
+    assert not await old_reserve(store, "another")
+    assert await old_settle(store, "old", 70)
+    assert await settle(store.run, one, {"total_tokens": 20})
+    assert not await old_settle(store, "old", 70)
+    assert not await settle(store.run, one, {"total_tokens": 20})
+    assert (await used(store), await old_used(store)) == (20, 70)
+    assert await store.command("ZCARD", LEASES) == await store.command("ZCARD", SLOTS) == 0
+    assert await kept.leases(store) == []
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_neither_closes_what_the_other_left(store: Store, late: bool) -> None:
+    one = await new_reserve(store)
+    assert await old_reserve(store, "old")
+    lease = await store.command("GET", f"{SPACE}:lease:old")
+    assert isinstance(lease, bytes)
+    await store.command("ZADD", LEASES, "XX", 1, lease)
+    await kept.run_out(store, one.id)
+    for id in ("old", one.id):
+        await store.command("ZADD", SLOTS, "XX", 1, id)
+    other = await new_reserve(store)
+    assert (await used(store), await old_used(store)) == (60 + 100, 100), "its own prompt stays, the rest flows back"
+    assert await old_reserve(store, "older")
+    assert (await used(store), await old_used(store)) == (160, 60 + 100)
     if late:
-        assert await settle(store.run, one, {"total_tokens": 130})
-        assert not await settle(store.run, one, {"total_tokens": 130})
-        assert await used(store) == 130
+        assert await old_settle(store, "old", 130) and await settle(store.run, one, {"total_tokens": 140})
+    assert await old_settle(store, "older", 0) and await settle(store.run, other, {})
+    assert (await used(store), await old_used(store)) == ((140, 130) if late else (60, 60))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench import kept
 from budgets.ledger import Amounts, Denied, Grant, Scope, extending, reserve, reserving, settle, settling
 from budgets.limit import Dimension, Limit
 from budgets.record import Entry, Record, stream_of
@@ -36,13 +37,11 @@ async def granted(store: Store, scope: Scope) -> Grant:
 
 
 async def used(store: Store, bucket: str) -> int:
-    stored = await store.command("HGET", f"{SPACE}:buckets", bucket)
-    assert isinstance(stored, bytes)
-    return int(stored.split()[0]) // 10**6
+    return (await kept.in_use(store))[bucket] // 10**6
 
 
 async def forget(store: Store, scope: Scope) -> None:
-    assert await store.command("DEL", scope.standing(await now(store)).keys[3]) == 1
+    assert await store.command("DEL", scope.standing(await now(store)).keys[5]) == 1
 
 
 async def test_terms_are_sent_once(store: Store) -> None:
@@ -53,7 +52,7 @@ async def test_terms_are_sent_once(store: Store) -> None:
     assert step.args[0] == b""
     assert isinstance(step.read(await store.run(step.script, step.keys, step.args)), Grant)
     assert store.counters.calls == before + 2, "one for the time, one to reserve"
-    left = await store.command("PTTL", scope.standing(await now(store)).keys[3])
+    left = await store.command("PTTL", scope.standing(await now(store)).keys[5])
     assert isinstance(left, int) and 300_000 < left <= 600_000, "longer than they are taken to be known"
 
 
@@ -64,11 +63,13 @@ async def test_whatever_the_store_has_forgotten_it_is_told_again(store: Store) -
     one = await granted(store, scope)
     await forget(store, scope)
     step = extending(one, MORE)
-    assert isinstance(step.read(await store.run(step.script, step.keys, step.args)), Grant)
+    assert isinstance(step.read(await store.run(step.script, step.keys, step.args)), Grant), "a lease tells its terms"
     assert await used(store, "tokens:total_tokens") == 150
-    await forget(store, scope)
     assert await settle(store.run, one, {"total_tokens": 120})
     assert await used(store, "tokens:total_tokens") == 120
+    alone = Grant("made-while-away", scope, ONE, local=True, at_seconds=one.at_seconds)
+    assert await settle(store.run, alone, {"total_tokens": 30})
+    assert await used(store, "tokens:total_tokens") == 150
 
 
 async def test_what_is_sent_again_was_not_done_before(store: Store) -> None:
@@ -87,7 +88,7 @@ async def test_what_is_sent_again_was_not_done_before(store: Store) -> None:
     assert await used(store, "tokens:total_tokens") == 100
 
 
-async def test_a_gateway_that_never_told_its_terms_settles_by_them(store: Store) -> None:
+async def test_a_gateway_that_never_told_its_terms_settles_by_those_of_the_lease(store: Store) -> None:
     """Another gateway of the same store, or this one after the store was emptied of what it may forget."""
     scope = Scope("acme", LIMITS)
     one = await granted(store, scope)
@@ -105,9 +106,8 @@ async def test_a_call_is_settled_by_the_terms_it_was_reserved_by(store: Store) -
     assert isinstance(other, Denied) and other.label == "wide", "by the new terms, with what is in use by the old"
     assert await settle(store.run, one, {"requests": 1, "total_tokens": 70})
     assert [await used(store, f"{name}:total_tokens") for name in ("wide", "tokens", "trial")] == [70] * 3
-    assert await store.command("ZCARD", f"{SPACE}:leases") == 0
+    assert await kept.leases(store) == []
     assert await store.command("ZCARD", f"{SPACE}:slots:lanes:concurrent_calls") == 0
-    assert await store.command("EXISTS", old.lease_key(one.id)) == 0
 
 
 async def test_a_restarted_store_knows_nothing_and_serves_all_the_same(store: Store) -> None:
@@ -137,7 +137,7 @@ async def test_the_tightest_limits_of_what_answers_tell_of_come_ready(store: Sto
 
 
 @pytest.mark.parametrize(
-    ("dimension", "kept"),
+    ("dimension", "stays"),
     [
         ("requests", 1),
         ("prefill_tokens", 50),
@@ -149,7 +149,7 @@ async def test_the_tightest_limits_of_what_answers_tell_of_come_ready(store: Sto
         ("money", 8),
     ],
 )
-async def test_a_dead_call_keeps_its_prompt(store: Store, dimension: Dimension, kept: int) -> None:
+async def test_a_dead_call_keeps_its_prompt(store: Store, dimension: Dimension, stays: int) -> None:
     asked: Amounts = {
         "requests": 1,
         "prefill_tokens": 50,
@@ -163,10 +163,9 @@ async def test_a_dead_call_keeps_its_prompt(store: Store, dimension: Dimension, 
     scope = Scope("acme", (Limit(name="one", dimension=dimension, amount=10**6, per_seconds=1e9),))
     one = await reserve(store.run, scope, asked)
     assert isinstance(one, Grant)
-    lease = await store.command("GET", scope.lease_key(one.id))
-    assert isinstance(lease, bytes)
-    scale = scope.standing(0).terms[0].scale
-    assert [int(amount) // scale for amount in lease.split()[1:]] == [asked[dimension], kept]
+    (lease,) = await kept.leases(store)
+    (terms,) = scope.standing(0).terms
+    assert (lease.took[terms.bucket], lease.kept[terms.bucket]) == (asked[dimension] * terms.scale, stays * terms.scale)
 
 
 async def test_what_goes_to_the_store_and_back_does_not_grow_with_the_limits(store: Store) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench import kept
 from gateway.embedded import EmbeddedServer
 from tests.house import Change, House, events, gateway, house
 from tests.upstream import CHUNKED, DONE, Peer, Upstream, chunk, frame, streams, upstream
@@ -31,9 +32,7 @@ def sent(up: Upstream, at: int) -> dict[str, Any]:
 
 
 async def read_bytes(running: House) -> int:
-    stored = await running.gateway.store.command("HGET", "kvgate:1:{acme}:buckets", "reads:kv_read_bytes")
-    assert isinstance(stored, bytes)
-    return int(stored.split()[0])
+    return (await kept.in_use(running.gateway.store))["reads:kv_read_bytes"]
 
 
 async def used_up_to_half(running: House) -> None:

@@ -259,7 +259,7 @@ async def test_every_level_of_a_tree_is_decided_on_one_server(cluster: Cluster) 
         owners = set()
         for number in range(6):
             group = f"group-{number}"
-            owners.add((await cluster.owner_and_other(f"kvgate:1:{{{group}}}:buckets"))[0])
+            owners.add((await cluster.owner_and_other(f"kvgate:2:{{{group}}}:buckets"))[0])
             scopes = []
             for tenant in ("acme", "zeta"):
                 scope = Scope(tenant, (), organisation=group)

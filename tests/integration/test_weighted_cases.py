@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench import kept
 from budgets.ledger import Amounts, Grant, reserve, settle
 from budgets.limit import Limit
 from budgets.scope import Scope
@@ -41,9 +42,7 @@ def budgets(*limits: Mapping[str, Any], **tier: Any) -> Change:
 
 
 async def thousandths(running: House, name: str) -> int:
-    stored = await running.gateway.store.command("HGET", "kvgate:1:{acme}:buckets", f"{name}:weighted_tokens")
-    assert isinstance(stored, bytes)
-    return -(-int(stored.split()[0]) // 1_000)
+    return -(-(await kept.in_use(running.gateway.store))[f"{name}:weighted_tokens"] // 1_000)
 
 
 async def test_cached_tokens_are_charged_at_their_weight_and_total_tokens_in_full(valkey: EmbeddedServer) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench import kept
 from gateway.embedded import EmbeddedServer
 from tests.house import KEY, Change, House, gateway
 from tests.unit.tree import ROOT
@@ -132,9 +133,7 @@ async def two(valkey: EmbeddedServer, demand: Demand, change: Change) -> AsyncIt
 
 async def settled(running: House) -> float:
     await running.nothing_left()
-    stored = await running.gateway.store.command("HVALS", "kvgate:1:{acme}:buckets")
-    assert isinstance(stored, list)
-    return sum(int(value.split()[0]) for value in stored) / 1e6
+    return sum((await kept.in_use(running.gateway.store)).values()) / 1e6
 
 
 @pytest.mark.parametrize("name", ["conv", "code"])

@@ -1,6 +1,7 @@
 """Names in the store: one hash tag a tree, no two limits in one bucket, and windows that change by themselves."""
 
 from hashlib import blake2b
+from struct import iter_unpack, unpack
 
 import msgspec
 from redis.crc import key_slot
@@ -15,23 +16,21 @@ AT_ONCE = Limit(name="at-once", dimension="concurrent_calls", amount=3)
 
 def test_every_kind_is_told_to_the_scripts_in_its_own_words() -> None:
     standing = Scope("acme", (RATE, DAILY, AT_ONCE)).standing(86_400 * 3 + 5)
-    assert msgspec.msgpack.decode(standing.packed) == [
-        ["rate:requests", "daily:total_tokens:day:1970-01-04", "at-once:concurrent_calls"],
-        ["r", "q", "c"],
-        [6_000_000, 100_000_000, 3],
-        [6_000_000, 259_200_000_000, 0],
-        [60_000_000, 345_600_000_000, 0],
-        [True, False, True],
-        [False, True, False],
-        [1_000_000, 1_000_000, 1],
-        [1, 2, 0],
-        [True, True, False],
-        [1, 2, 0],
-    ]
+    names = ["rate:requests", "daily:total_tokens:day:1970-01-04", "at-once:concurrent_calls"]
+    rows = standing.packed.removeprefix(msgspec.msgpack.encode(names))[5:]
+    assert unpack("<dd", rows[:16]) == (259_200_000_000, 345_600_000_000)
+    assert [*iter_unpack("<BBHddd", rows[16:100])] == [
+        (0, 2, 1, 6_000_000, 6_000_000, 60_000_000),
+        (1, 0, 4, 100_000_000, 259_200_000_000, 345_600_000_000),
+        (2, 1, 0, 3, 0, 0),
+    ], "a strict limit looks into the second list, of what a call can use at most"
+    assert unpack("<ddd", rows[100:]) == (-1, 1_000_000, 0)
     assert standing.keys == (
+        "kvgate:2:{acme}:buckets",
+        "kvgate:2:{acme}:leases",
+        "kvgate:2:{acme}:held",
+        "kvgate:2:{acme}:stale",
         "kvgate:1:{acme}:buckets",
-        "kvgate:1:{acme}:leases",
-        "kvgate:1:{acme}:stale",
         f"kvgate:1:{{acme}}:terms:{blake2b(standing.packed, digest_size=16).hexdigest()}",
         "kvgate:1:{acme}:slots:at-once:concurrent_calls",
     )
@@ -50,7 +49,7 @@ def test_all_levels_share_a_slot_and_no_two_a_bucket() -> None:
     standing = scope.standing(0)
     assert {key_slot(key.encode()) for key in standing.keys} == {key_slot(b"group")}
     assert len({terms.bucket for terms in standing.terms}) == 8
-    assert len({*standing.keys}) == 4 + 4
+    assert len({*standing.keys}) == 6 + 4
     labels = [terms.owner.label for terms in standing.terms[::2]]
     assert labels == ["organisation:group", "tenant:acme", "key:main", "session:s-1"]
 
@@ -84,7 +83,7 @@ def test_terms_are_told_once_and_again_before_the_store_forgets_them() -> None:
 
 def test_other_terms_have_another_key() -> None:
     more = RATE.model_copy(update={"amount": 7})
-    keys = {Scope("acme", (limit,)).standing(0).keys[3] for limit in (RATE, RATE.model_copy(), more)}
+    keys = {Scope("acme", (limit,)).standing(0).keys[5] for limit in (RATE, RATE.model_copy(), more)}
     assert len(keys) == 2
 
 

@@ -34,9 +34,10 @@ def test_what_is_taken_on_the_way_adds_up_to_what_is_used() -> None:
 def test_limits_of_the_same_weights_share_a_place_behind_those_of_dimensions() -> None:
     usual = LIMIT.model_copy(update={"name": "v", "weights": Weights()})
     standing = Scope("acme", (LIMIT, TOTAL, DEAR, usual)).standing(0)
-    assert (standing.dimensions, standing.weights) == (("total_tokens",), (Weights(), Weights(decode=4_000)))
-    assert in_order(standing, CALL) == [105, 51_000, 66_000]
-    assert in_order(Scope("acme", (TOTAL,)).standing(0), CALL) == [105]
+    assert standing.dimensions == (("total_tokens", 1e6),)
+    assert standing.weights == ((Weights(), 1e3), (Weights(decode=4_000), 1e3))
+    assert in_order(standing, CALL) == [105e6, 51e6, 66e6]
+    assert in_order(Scope("acme", (TOTAL,)).standing(0), CALL) == [105e6]
 
 
 def test_micro_units_are_those_of_whole_tokens() -> None:
@@ -46,7 +47,7 @@ def test_micro_units_are_those_of_whole_tokens() -> None:
 
 def test_of_a_dead_worker_s_call_the_prompt_stays_at_its_weight() -> None:
     unread = DEAR.model_copy(update={"weights": Weights(prefill=0, cached=0)})
-    assert [stays(each) for each in Scope("acme", (LIMIT, DEAR, unread)).standing(0).terms] == [1_001, 1_001, 0]
+    assert [stays(each) for each in Scope("acme", (LIMIT, DEAR, unread)).standing(0).terms] == [1_000_000, 1_000_000, 0]
 
 
 @pytest.mark.parametrize(
