@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 import msgspec
 
+OPERATOR: Final = "operator"
+"""The label of what nobody is charged for."""
 FIELD: Final = "r"
 """The one field of an entry of the stream; the time of a record is its entry's id."""
 

@@ -6,7 +6,7 @@ its first byte and was tried elsewhere or given up, after its engine may have co
 the latter.
 """
 
-from budgets.record import Entry, Record, stream_of
+from budgets.record import OPERATOR, Entry, Record, stream_of
 from budgets.usage import Usage
 from gateway.delivery import Delivery
 from gateway.passage import Bill, Opened, Passage
@@ -28,7 +28,7 @@ def _absorbed(passage: Passage, opened: Opened, attempt: Delivery) -> Record:
     """The whole prompt, computed: what the engine had of it in its cache it did not live to tell."""
     used = Usage.estimated(passage.prompt_tokens(opened.expected.prompt_tokens), 0)
     bill = Bill(used, 0, passage.service.costs.charge(used, passage.call, attempt, 0))
-    return _record(passage, opened, bill, attempt.pool, "engine_failed", "operator")
+    return _record(passage, opened, bill, attempt.pool, "engine_failed", OPERATOR)
 
 
 def _record(passage: Passage, opened: Opened, bill: Bill, pool: str, outcome: str, label: str) -> Record:

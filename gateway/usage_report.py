@@ -15,7 +15,7 @@ from typing import Final, Literal, cast, get_args
 
 import msgspec
 
-from budgets.record import Record, decoded, stream_of
+from budgets.record import OPERATOR, Record, decoded, stream_of
 from gateway.payers import Payer
 from gateway.store import Store
 
@@ -88,9 +88,14 @@ async def _page(store: Store, stream: str, first: str, last: str) -> list[tuple[
 
 
 async def summed(calls: AsyncIterator[Settled], by: Sequence[Column]) -> list[Row]:
-    """A row for each combination of the columns, in order, with calls and sums."""
+    """A row for each combination of the columns, in order, with calls and sums.
+
+    What nobody is charged for is in none of them, unless the rows are told apart by label.
+    """
     totals: defaultdict[tuple[str, ...], list[int]] = defaultdict(lambda: [0] * (1 + len(SUMS)))
     async for call in calls:
+        if call.record.label == OPERATOR and "label" not in by:
+            continue
         total = totals[tuple([call.column(name) for name in by])]
         for at, value in enumerate((1, *(getattr(call.record, name) for name in SUMS))):
             total[at] += value

@@ -42,6 +42,16 @@ async def test_sums_are_by_the_columns_that_are_asked() -> None:
     assert list(written(rows, "csv"))[1].startswith('2023-11-14,"s,1",2,')
 
 
+async def test_what_nobody_is_charged_for_is_in_no_sum_of_what_was_charged() -> None:
+    absorbed = Settled(LAST_MS, msgspec.structs.replace(RECORD, label="operator", outcome="engine_failed"))
+    summary = Settled(LAST_MS, msgspec.structs.replace(RECORD, label="summary"))
+    every = (Settled(LAST_MS, RECORD), absorbed, summary)
+    assert [row["calls"] for row in await summed(calls(*every), ("tenant", "outcome"))] == [2]
+    by_label = await summed(calls(*every), ("tenant", "label"))
+    assert {row["label"]: row["calls"] for row in by_label} == {"client": 1, "operator": 1, "summary": 1}
+    assert len(await single(calls(*every))) == 3
+
+
 COSTLY = msgspec.structs.replace(
     RECORD, reasoning_tokens=12, kv_byte_seconds=2**62, gpu_microseconds=1_500_001, money_nanos=350
 )
