@@ -91,8 +91,11 @@ class Connection(asyncio.Protocol):
             self._excess = True
 
     def late(self, now: float) -> bool:
-        """Whether the exchange is past its time; asked about twice a second. What came since the last time counts."""
-        if self._heard:
+        """Whether the exchange is past its time; asked about twice a second. What came since the last time counts.
+
+        A comment that keeps a stream alive before its first token does not: that wait has a bound of its own.
+        """
+        if self._heard and self.exchange is not None and self.exchange.begun:
             self._heard = False
             if not self._paused:
                 self.deadline = self._owner.idle_deadline()

@@ -13,7 +13,8 @@ import msgspec
 Sink = Callable[[bytes], None]
 Through = Callable[[bytes], bool]
 """Offered a read as the engine framed it, from the beginning of a chunk on; true if it has been dealt with."""
-Reason = Literal["unreachable", "timeout", "broken", "aborted"]
+Reason = Literal["unreachable", "unconnected", "timeout", "broken", "aborted"]
+"""`unconnected`: no connection came about in time."""
 
 
 class UpstreamFailed(Exception):
@@ -52,14 +53,18 @@ class Line(Protocol):
 
 
 class Exchange:
-    """One request on its way and its answer. `done` resolves when the answer ended as HTTP says it should."""
+    """One request on its way and its answer. `done` resolves when the answer ended as HTTP says it should.
 
-    __slots__ = ("_connection", "_held", "_sink", "done", "head", "reused", "through")
+    `begun`: what was waited for has begun to come, by the word of whoever reads it; from then on the idle limit holds.
+    """
+
+    __slots__ = ("_connection", "_held", "_sink", "begun", "done", "head", "reused", "through")
 
     def __init__(self, connection: Line, loop: asyncio.AbstractEventLoop, *, reused: bool) -> None:
         self.head: asyncio.Future[Head] = loop.create_future()
         self.done: asyncio.Future[None] = loop.create_future()
         self.reused = reused
+        self.begun = False
         self._connection: Line | None = connection
         self._held: list[bytes] = []
         self._sink: Sink | None = None
@@ -75,6 +80,7 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body. Raises `UpstreamFailed` when it broke off."""
+        self.begun = True
         await self.done
         return b"".join(self._held)
 

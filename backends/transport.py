@@ -83,7 +83,9 @@ class Transport:
                 _, connection = await loop.create_connection(
                     lambda: Connection(self, loop), self._host, self._port, ssl=self._tls
                 )
-        except (OSError, TimeoutError) as error:
+        except TimeoutError as error:
+            raise UpstreamFailed("unconnected", before_reply=True) from error
+        except OSError as error:
             raise UpstreamFailed("unreachable", before_reply=True) from error
         return connection
 

@@ -7,6 +7,7 @@ elsewhere; after it the stream ends well or with the dialect's error event, neve
 import asyncio
 import math
 from collections.abc import Awaitable
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 import msgspec
@@ -48,6 +49,8 @@ RETRY_SECONDS: Final = 1.0
 REST_SECONDS: Final = 0.2
 """How long a replica that is busy is left alone when it does not say."""
 LONGEST_REST_SECONDS: Final = 30.0
+WAITS: Final = {"unconnected": "connect", "timeout": "first_token"}
+"""What was awaited when an exchange failed by its time, before anything had gone to the client."""
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -69,10 +72,12 @@ class Attempt(msgspec.Struct, eq=False):
         try:
             self._delivery.sent = True
             self._delivery.sent_at = self._clock()
-            exchange = await self._opened(self._pool.features)
+            exchange = await self._opened(self._pool.features_of(self._delivery.replica))
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:
             outcome = "failure"
+            if (wait := WAITS.get(failure.reason)) is not None:
+                self._metrics.timeouts.add(1, self._pool.name, wait)
             raise engine_fault(failure.with_traceback(None)) from None
         except errors.EngineError:
             outcome = "failure"
@@ -159,7 +164,10 @@ class Attempt(msgspec.Struct, eq=False):
             self._cut_short(scanner, job.extension, job.extension.stopped_by, delivery.counted_tokens)
             return "neutral"
         delivery.outcome = "broken"
-        if verdict == "truncated":
+        if verdict == "truncated" and relay.stalled:
+            self._metrics.timeouts.add(1, self._pool.name, "next_token" if relay.first_at else "first_token")
+            self._break(scanner, errors.EngineTimeout("The engine fell silent before the end of its answer."))
+        elif verdict == "truncated":
             self._break(scanner, errors.EngineBroke(BROKE_OFF))
         else:
             self._responder.finish()  # the engine's own error event has been passed on
@@ -189,15 +197,15 @@ class Attempt(msgspec.Struct, eq=False):
         if self._added_usage and may_refuse(STREAM_OPTIONS, head.status, body):
             return await self._without_usage()
         meaning = classify(self._pool.engine, head.status, body)
-        if meaning.busy:
-            told_seconds = seconds_of(head.headers.get(b"retry-after"))
+        told_seconds = seconds_of(head.headers.get(b"retry-after"), wall())
+        if meaning.busy or (head.status == 503 and told_seconds):  # who says when to come back is not broken
             self._lease.rest(self._clock() + min(told_seconds or REST_SECONDS, LONGEST_REST_SECONDS))
             wait = b"%d" % math.ceil(told_seconds or RETRY_SECONDS)
             raise errors.EngineBusy("The engines are busy.", headers=((b"retry-after", wait),))
         if meaning.retryable:
             raise errors.EngineError("The engine failed to answer.")
         if head.status in (401, 403):
-            raise errors.EngineError("The engine did not accept the gateway's own credentials.")
+            raise errors.EngineRejected("The engine did not accept the gateway's own credentials.")
         self._delivery.outcome = "engine_refused"
         answer = told(self._job, head.status, body)
         self._responder.reply(head.status, ((b"content-type", JSON), *self._job.headers), answer)
@@ -209,24 +217,24 @@ class Attempt(msgspec.Struct, eq=False):
         It has if it takes the call now; then those that follow go without at once. If not, the client hears its answer
         to what the client itself wrote.
         """
-        features = self._pool.features.model_copy(update={"usage_in_stream": False})
         self._delivery.sent_at = self._clock()
-        exchange = await self._opened(features)
+        exchange = await self._opened(self._pool.without_usage)
         try:
             head = exchange.head.result()
             if head.status < 300:
                 self._metrics.usage_refused.add(1, self._pool.name)
-                self._pool.learned(features)
+                self._pool.refuses_usage(self._delivery.replica)
             return await self._answered(exchange, head)
         finally:
             exchange.abort()  # does nothing to one that ended
 
 
-def seconds_of(retry_after: bytes | None) -> float | None:
-    """A `Retry-After` in seconds; `None` for none, for a date and for what is neither."""
+def seconds_of(retry_after: bytes | None, now_seconds: float) -> float | None:
+    """A `Retry-After` in seconds from now, be it a number or a date (RFC 9110, 10.2.3); `None` for what is neither."""
+    text = (retry_after or b"").decode("latin-1")
     try:
-        seconds = float(retry_after or b"")
-    except ValueError:
+        seconds = float(text) if text[:1].isdecimal() else parsedate_to_datetime(text).timestamp() - now_seconds
+    except (ValueError, OverflowError):
         return None
     return seconds if 0 < seconds < math.inf else None
 
@@ -235,6 +243,8 @@ def engine_fault(failure: UpstreamFailed) -> errors.EngineFault:
     """A failed exchange as a fault."""
     if failure.reason == "timeout":
         return errors.EngineTimeout("The engine did not answer in time.")
+    if failure.reason == "unconnected":
+        return errors.EngineUnreachable("The engine could not be reached in time.")
     if failure.before_reply:
         return errors.EngineUnreachable("The engine could not be reached.")
     return errors.EngineBroke(BROKE_OFF)

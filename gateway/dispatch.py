@@ -42,6 +42,8 @@ class Dispatch:
             for _ in range(self._routing.attempts):
                 found = _at_once(job, tried) or await self._lease(job, tried, deadline)
                 if isinstance(found, NoReplica):
+                    if found.reason == "timeout":
+                        self._metrics.timeouts.add(1, job.candidates[0][0].name, "queue")
                     raise fault or no_replica(found)
                 pool, lease = found
                 if not self._affordable(pool, retry=fault is not None):
@@ -91,6 +93,8 @@ def _at_once(job: Job, tried: frozenset[str]) -> tuple[ServedPool, Lease] | None
 def no_replica(found: NoReplica) -> errors.Fault:
     """Why there is none: saturated and timed out are capacity that is in use, the rest is capacity that is missing."""
     headers = ((b"retry-after", b"%d" % RETRY_SECONDS),)
-    if found.reason in ("saturated", "timeout"):
+    if found.reason == "timeout":
+        return errors.Saturated("No engine of this model had room in the time that a call may wait.", headers=headers)
+    if found.reason == "saturated":
         return errors.Saturated("All engines of this model are in use.", headers=headers)
     return errors.NoReplica("No engine serves this model now.", headers=headers)

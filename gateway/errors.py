@@ -144,6 +144,12 @@ class EngineError(EngineFault):
     retryable = True
 
 
+class EngineRejected(EngineFault):
+    """The engine does not accept the gateway's key. The call itself may be the reason: no replica is blamed."""
+
+    retryable = True
+
+
 class EngineBusy(EngineFault):
     """The engine, or every engine, is at its capacity."""
 
@@ -221,6 +227,7 @@ ANSWERS: Mapping[type[Fault], Answer] = {
     EngineUnreachable: Answer(502, "server_error", "engine_unreachable"),
     EngineTimeout: Answer(504, "server_error", "engine_timeout"),
     EngineError: Answer(502, "server_error", "engine_error"),
+    EngineRejected: Answer(502, "server_error", "engine_rejected"),
     EngineBusy: Answer(503, "server_error", "engine_busy"),
     EngineBroke: Answer(502, "server_error", "engine_broke_off"),
     NoReplica: Answer(503, "server_error", "no_replica"),

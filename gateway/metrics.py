@@ -70,6 +70,9 @@ class Metrics(Collector):
         self.histories = Counts("kvgate_histories", "Stored histories: how turns began and what went wrong.", "what")
         self.refused = Counts("kvgate_refused", "Requests answered with an error of the gateway's own.", "code")
         self.attempts = Counts("kvgate_attempts", "Attempts at engines, by outcome.", "pool", "replica", "outcome")
+        self.timeouts = Counts(
+            "kvgate_timeouts", "Waits that came to their limit, by what was awaited.", "pool", "wait"
+        )
         self.usage_refused = Counts(
             "kvgate_engine_usage_refused", "Streams sent again without stream_options, which was refused.", "pool"
         )

@@ -7,7 +7,7 @@ Rule: an engine sees its pool's own key and headers that we made; nothing of a t
 import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from backends.demand import Phase
@@ -23,6 +23,9 @@ from gateway.clock import Clock
 from gateway.logs import log
 from gateway.pace import Pace
 from gateway.tasks import OnFailure, Tasks
+
+REFUSAL_SECONDS: Final = 600.0
+"""How long a refusal is believed: asking once more costs one stream a second round trip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,9 @@ class ServedPool:
         self.tasks = Tasks(on_failure)
         self.retries = RetryBudget()
         self.features = settings.features
+        self.without_usage = settings.features.model_copy(update={"usage_in_stream": False})
+        self._refusing: dict[str, float] = {}  # replicas that refused `stream_options`, and until when that is believed
+        self._clock = clock
         self.engine = ENGINES[settings.engine]
         slots = share(settings.max_concurrent, workers, worker)
         phase: Phase | None = None if settings.phase == "any" else settings.phase
@@ -83,14 +89,20 @@ class ServedPool:
         """Those of all models in use."""
         return list(self._paces.values())
 
-    def learned(self, features: pools.Features) -> None:
-        """The engines turned out to take less than was declared: what goes to them from now on keeps to that.
+    def features_of(self, replica: str) -> pools.Features:
+        """What a replica understands: what its pool declares, less what it has refused."""
+        until = self._refusing.get(replica)
+        return self.features if until is None or until < self._clock() else self.without_usage
 
-        A pool that changes in the configuration is made anew, and begins with what it declares.
-        """
-        if self.features != features:
-            self.features = features
-            log(logging.WARNING, "engines refuse stream_options, usage of streams is counted", pool=self.name)
+    def refuses_usage(self, replica: str) -> None:
+        """A replica does not take `stream_options`: for a time its streams go without at once."""
+        if replica not in self._refusing:
+            log(logging.WARNING, "stream_options are refused, usage is counted", pool=self.name, replica=replica)
+        self._refusing[replica] = self._clock() + REFUSAL_SECONDS
+
+    def restarted(self, replica: str) -> None:
+        """A replica was away: what comes back may be another version of its engine."""
+        self._refusing.pop(replica, None)
 
     def has(self, replica: str) -> bool:
         return replica in self._wires

@@ -62,6 +62,7 @@ class Prober:
         self._tell(replica, alive=alive)
         if not alive:
             self._max_model_len = None
+            self.served.restarted(replica.name)
             return ProbeResult(alive=False)
         if self._max_model_len is None:
             self._max_model_len = await self._within_patience(self._limit(replica))

@@ -63,7 +63,9 @@ def _field(space: bytes, name: str) -> bytes:
 
 
 class Relay:
-    """One stream. `first_at` is when the first content left, by the clock given; 0 before."""
+    """One stream. `first_at` is when the first content left, by the clock given; 0 before. `stalled`: the engine fell
+    silent for longer than it may.
+    """
 
     def __init__(
         self,
@@ -87,11 +89,13 @@ class Relay:
         self._meter: Meter = meter or Unmetered()
         self._held = b""
         self._last_at = 0.0
+        self._exchange: Exchange | None = None
         self.first_at = 0.0
+        self.stalled = False
 
     async def run(self, exchange: Exchange) -> Verdict:
         """Relay until the engine's answer ends. Raises `UpstreamFailed` if it ended before its first byte."""
-        self._responder.source = exchange
+        self._responder.source = self._exchange = exchange
         exchange.pipe(self.received, self.passed if self._responder.takes_chunks else None)
         broken = False
         try:
@@ -100,7 +104,7 @@ class Relay:
             if not self._responder.started:
                 raise
             failure.with_traceback(None)
-            broken = True
+            broken, self.stalled = True, failure.reason == "timeout"
         return self._ended(broken=broken)
 
     def passed(self, read: bytes) -> bool:
@@ -135,7 +139,11 @@ class Relay:
             now = self._clock()
             self._gaps.observe(now - self._last_at)
             self._last_at = now
-        elif self._scanner.first_content:
+            return
+        first = self._scanner.first_content
+        if self._exchange is not None and (first or self._scanner.frames > 1):  # more than what opens a stream
+            self._exchange.begun = True
+        if first:
             self.first_at = self._last_at = self._clock()
             self._on_first()
 

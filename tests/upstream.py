@@ -79,6 +79,7 @@ class Upstream:
     peers: list[Peer] = field(default_factory=list)
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    server: asyncio.Server | None = None
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
@@ -93,6 +94,12 @@ class Upstream:
             await self._serve(reader, writer)
 
         return asyncio.StreamReaderProtocol(reader, serve)
+
+    async def stop(self) -> None:
+        """Go away before the end: the port is free again."""
+        assert self.server is not None
+        self.server.close()
+        await self.close()
 
     async def close(self) -> None:
         """End every connection, whatever its script is at."""
@@ -139,10 +146,11 @@ async def read_request(reader: asyncio.StreamReader) -> Received | None:
 
 
 @asynccontextmanager
-async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
-    """One on a free port until the block ends."""
+async def upstream(*scripts: Script, port: int = 0) -> AsyncIterator[Upstream]:
+    """One on a free port, or on that one, until the block ends."""
     running = Upstream("", list(scripts))
-    server = await asyncio.get_running_loop().create_server(running.protocol, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(running.protocol, "127.0.0.1", port)
+    running.server = server
     running.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield running

@@ -75,6 +75,8 @@ async def test_patience_has_an_end(valkey: EmbeddedServer, up: Upstream, go_on: 
         shed = await house.chat("second")
         assert (shed.status_code, shed.json()["error"]["code"]) == (429, "engines_saturated")
         assert "retry-after" in shed.headers
+        assert await house.metric("kvgate_timeouts_total", pool="any", wait="queue") == 1
+        assert await house.metric("kvgate_attempts_total", outcome="failure") == 0
         go_on.set()
         assert (await first).status_code == 200
         await house.nothing_left()

@@ -17,10 +17,12 @@ async def test_the_client_gets_an_error_event_and_the_engine_is_let_go(valkey: E
         answer = await running.chat(stream=True, kvgate_fault="stall=after:3")
         *content, last = events(answer.content)
         assert len(content) == 1 + 3  # the role and three tokens
-        assert json.loads(last)["error"]["code"] == "engine_broke_off"
+        assert json.loads(last)["error"]["code"] == "engine_timeout"
         await running.nothing_left()
         assert await running.metric("kvgate_requests_total", outcome="broken") == 1
         assert await running.metric("kvgate_attempts_total", outcome="failure") == 1
+        assert await running.metric("kvgate_timeouts_total", pool="any", wait="next_token") == 1
+        assert await running.metric("kvgate_timeouts_total") == 1
         assert await running.metric("kvgate_requests_estimated_total") == 1
         assert await running.metric("kvgate_tokens_total", kind="decode") == 3
 

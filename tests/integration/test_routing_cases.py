@@ -1,6 +1,8 @@
 """Ways in which routers in front of engines went wrong, each by its report in public."""
 
 import asyncio
+import time
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -54,6 +56,44 @@ async def test_clients_mistakes_are_held_against_no_replica(valkey: EmbeddedServ
         assert await running.metric("kvgate_replica_up", replica="one") == 1
         assert await running.metric("kvgate_attempts_total", replica="one", outcome="neutral") == 30
         assert len(up.requests) == 30, "nor tried again"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_an_engine_that_rejects_our_key_is_not_taken_out_by_it(valkey: EmbeddedServer, status: int) -> None:
+    """The call may be the reason, as where something in front of the engines looks at prompts: no fleet goes for it."""
+    async with (
+        upstream(answers(reply(status, b'{"error":"Unauthorized"}'))) as one,
+        upstream(answers(reply(status, b'{"error":"Unauthorized"}'))) as two,
+        gateway({"any": {"one": one.url, "two": two.url}}, valkey.url) as running,
+    ):
+        for number in range(20):
+            answer = await running.chat(f"call {number}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_rejected")
+        assert await running.metric("kvgate_replica_up") == 2
+        assert await running.metric("kvgate_attempts_total", outcome="failure") == 0
+        assert len(one.requests) > 5 < len(two.requests), "the other one may take it"
+        await running.nothing_left()
+        assert await running.charged() == 0
+
+
+DATE = formatdate(time.time() + 20, usegmt=True).encode()
+
+
+@pytest.mark.parametrize("wait", [b"7", DATE], ids=["seconds", "a date"])
+async def test_a_503_that_says_when_to_come_back_is_no_failure_whoever_says_it(
+    valkey: EmbeddedServer, wait: bytes
+) -> None:
+    page = reply(503, b"<html>Come back later</html>", b"retry-after: " + wait, media=b"text/html")
+    async with upstream(answers(page)) as up, gateway({"any": {"one": up.url}}, valkey.url) as running:
+        answer = await running.chat()
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_busy")
+        assert 1 <= int(answer.headers["retry-after"]) <= 20
+        assert answer.headers["retry-after"] == "7" or wait == DATE
+        assert await running.metric("kvgate_attempts_total", outcome="neutral") == 1
+        assert await running.metric("kvgate_attempts_total") == 1
+        (state,) = running.gateway.snapshot.pools["any"].pool.states()
+        assert state.resting, "it is left alone for that long"
+        await running.nothing_left()
 
 
 async def test_an_engine_whose_queue_is_full_is_left_alone_for_a_moment_and_not_taken_out(

@@ -1,16 +1,18 @@
 """Engines that refuse the `stream_options` that we add made every stream of their pool a 400 elsewhere.
 
-A stream is sent once more as its client wrote it, by the same replica, and the pool's next ones at once.
+A stream is sent once more as its client wrote it, by the same replica; its next ones at once, for a time.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from gateway.embedded import EmbeddedServer
-from tests.house import FAST, events, gateway, house
-from tests.upstream import DONE, Received, Script, answers, frame, reply, streams, upstream
+from tests.house import FAST, Change, House, events, gateway, house
+from tests.upstream import DONE, Received, Script, Upstream, answers, frame, reply, streams, upstream
 
 UNEXPECTED = reply(422, b"""{"detail":"Unexpected fields in the request: {'stream_options'}"}""")
 REFUSALS = {
@@ -53,7 +55,7 @@ async def test_a_stream_whose_added_options_are_refused_is_sent_without_them_and
         assert await running.metric("kvgate_requests_estimated_total", tenant="acme") == 1
 
 
-async def test_the_pool_s_next_streams_go_without_at_once_and_the_replica_is_not_blamed(valkey: EmbeddedServer) -> None:
+async def test_its_next_streams_go_without_at_once_and_the_replica_is_not_blamed(valkey: EmbeddedServer) -> None:
     async with (
         upstream(answers(UNEXPECTED), PLAIN) as up,
         gateway({"any": {"one": up.url}}, valkey.url) as running,
@@ -125,3 +127,48 @@ async def test_a_refusal_that_only_repeats_a_prompt_teaches_nothing(valkey: Embe
         assert (await running.chat(stream=True)).status_code == 200
         assert [b'"include_usage"' in each.body for each in up.requests] == [True, False, True]
         assert await running.metric("kvgate_engine_usage_refused_total") == 0
+
+
+async def test_what_one_replica_refuses_the_other_is_still_asked(valkey: EmbeddedServer) -> None:
+    usage = frame(usage={"prompt_tokens": 3, "completion_tokens": 6})
+    async with (
+        upstream(answers(UNEXPECTED), PLAIN) as old,
+        upstream(streams(*FRAMES[:-1], usage, DONE)) as new,
+        gateway({"any": {"old": old.url, "new": new.url}}, valkey.url) as running,
+    ):
+        for number in range(8):
+            assert (await running.chat(f"call {number}", stream=True)).status_code == 200
+        assert [asks_usage(each) for each in old.requests] == [True, *[False] * (len(old.requests) - 1)]
+        assert [asks_usage(each) for each in new.requests] == [True] * len(new.requests)
+        assert len(old.requests) > 2 and len(new.requests) > 2
+        await running.nothing_left()
+        assert await running.metric("kvgate_requests_estimated_total") == len(old.requests) - 1
+
+
+async def test_a_replica_that_was_away_is_asked_anew(valkey: EmbeddedServer) -> None:
+    """It comes back as another version of its engine, perhaps."""
+
+    def probed(data: dict[str, Any]) -> None:
+        data["routing"]["probe_interval"] = "20ms"
+
+    async with gateway_of_old_and_new(valkey, probed) as (running, old, port):
+        assert (await running.chat(stream=True)).status_code == 200
+        assert [asks_usage(each) for each in old.requests] == [True, False]
+        await old.stop()
+        while await running.metric("kvgate_replica_up"):
+            pass
+        async with upstream(PLAIN, port=port) as new:
+            while not await running.metric("kvgate_replica_up"):
+                pass
+            assert (await running.chat(stream=True)).status_code == 200
+            assert [asks_usage(each) for each in new.requests] == [True]
+
+
+@asynccontextmanager
+async def gateway_of_old_and_new(valkey: EmbeddedServer, change: Change) -> AsyncIterator[tuple[House, Upstream, int]]:
+    """A gateway with one replica, which can be stopped before the end, and its port."""
+    async with (
+        upstream(answers(UNEXPECTED), PLAIN) as old,
+        gateway({"any": {"one": old.url}}, valkey.url, change) as at,
+    ):
+        yield at, old, int(old.url.rpartition(":")[2])

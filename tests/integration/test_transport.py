@@ -222,17 +222,19 @@ async def test_a_head_that_comes_early_does_not_shorten_the_wait_for_what_follow
     assert failed.value.reason == "timeout"
 
 
-async def test_what_has_begun_to_come_must_go_on(upstream: Upstream) -> None:
+@pytest.mark.parametrize(("begun", "until"), [(True, 1.5), (False, 10.0)], ids=["begun", "only kept alive"])
+async def test_what_has_begun_to_come_must_go_on(upstream: Upstream, begun: bool, until: float) -> None:
     upstream.scripts = [stays_silent_after(STREAM_HEAD + b"2\r\nok\r\n")]
     came = asyncio.Event()
     wire, sweep_at = clocked(upstream)
     exchange = await wire.open(REQUEST)
     exchange.pipe(lambda _: came.set())
     await came.wait()
-    for seconds in (0.5, 1.4):
+    exchange.begun = begun
+    for seconds in (0.5, until - 0.1):
         sweep_at(seconds)
         assert not exchange.done.done()
-    sweep_at(1.6)
+    sweep_at(until + 0.1)
     with pytest.raises(UpstreamFailed):
         await exchange.done
 

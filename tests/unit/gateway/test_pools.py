@@ -7,7 +7,7 @@ import pytest
 from backends.demand import Demand
 from backends.pool import Lease
 from gateway.clock import monotonic
-from gateway.pools import ServedPool, share
+from gateway.pools import REFUSAL_SECONDS, ServedPool, share
 from tests.unit.gateway.engines import engines, whole
 from tests.unit.gateway.samples import config
 
@@ -76,3 +76,27 @@ def test_a_pool_knows_its_replicas() -> None:
 @pytest.mark.parametrize(("engine", "salted"), [("vllm", True), ("sglang", True), ("tgi", False), ("openai", False)])
 def test_salts_go_to_engines_that_know_them(engine: str, salted: bool) -> None:
     assert pool(engine=engine).features.cache_salt is salted
+
+
+def test_what_a_replica_refuses_is_believed_for_a_time_or_until_it_was_away() -> None:
+    now = [1000.0]
+    main = {"models": ["demo"], "hardware": "h100-sxm", "replicas": ["http://a:1", "http://b:1"]}
+    loaded = config(("pools/main", main))
+    served = ServedPool(loaded.pools["main"], loaded.routing, lambda: now[0], ENVIRON)
+
+    def asked(replica: str) -> bool:
+        return bool(served.features_of(replica).usage_in_stream)
+
+    assert asked("a:1") and asked("b:1")
+    served.refuses_usage("a:1")
+    assert not asked("a:1") and asked("b:1")
+    now[0] += REFUSAL_SECONDS
+    assert not asked("a:1")
+    now[0] += 1
+    assert asked("a:1")
+    served.refuses_usage("a:1")
+    assert not asked("a:1"), "refused again"
+    served.restarted("b:1")
+    assert not asked("a:1")
+    served.restarted("a:1")
+    assert asked("a:1")
