@@ -133,6 +133,7 @@ class Books:
             keeping,
             session.originals,
             cold=cold,
+            read_ms=session.read_ms,
         )
         unsaved = None if recalled is None else recalled.unsaved
         return Opened(session, known, chain, found, expected, passed.holds, unsaved)

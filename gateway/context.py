@@ -38,7 +38,7 @@ class Known(msgspec.Struct, frozen=True):
     """What earlier turns left: digests of this request's messages, how many were sent before, edits in force, and how
     long the session has rested. `there`: its originals in the store, by handle, and seconds left. `records` of older
     turns by name: those in force, and one that was written ahead. `cold`: no engine holds the prefix, or it does not
-    matter, so all is decided anew."""
+    matter, so all is decided anew. `read_ms`: when the session was read, by the store's clock (0: not known)."""
 
     digests: tuple[bytes, ...] = ()
     known_messages: int = 0
@@ -50,6 +50,7 @@ class Known(msgspec.Struct, frozen=True):
     there: Mapping[str, float] = {}
     records: Mapping[bytes, str] = {}
     cold: bool = False
+    read_ms: int = 0
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ class Hold(Protocol):
     """Keeps originals: which of the handles in `shown` may be shown (see `gateway.originals`)."""
 
     def __call__(
-        self, service: Service, session: str, there: Mapping[str, float], shown: Makers, /
+        self, service: Service, session: str, there: Mapping[str, float], shown: Makers, read_ms: int, /
     ) -> Awaitable[frozenset[str]]: ...
 
 
@@ -189,7 +190,7 @@ class Context:
 
     async def _held(self, service: Service, known: Known, shown: Shown) -> frozenset[str]:
         assert self._hold is not None
-        return shown.redeemable(await self._hold(service, known.session, known.there, shown.texts))
+        return shown.redeemable(await self._hold(service, known.session, known.there, shown.texts, known.read_ms))
 
     def _refused(self, service: Service, refusal: Refuse, mode: Mode) -> None:
         self._metrics.refusals.add(1, self._metrics.tenant(service.caller.tenant), refusal.policy, mode)

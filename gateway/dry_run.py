@@ -46,7 +46,9 @@ class DryRun:
         return _written(shown, opened)
 
 
-async def _all_kept(service: Service, session: str, there: Mapping[str, float], shown: Makers, /) -> frozenset[str]:
+async def _all_kept(
+    service: Service, session: str, there: Mapping[str, float], shown: Makers, read_ms: int, /
+) -> frozenset[str]:
     """As if every original could be kept; none is, and no handle is shown."""
     return frozenset(shown)
 

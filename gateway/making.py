@@ -68,9 +68,12 @@ class Making:
     async def _made(self, source: Source, wanted: Wanted) -> str | None:
         try:
             lease = source.policy.timeout_seconds + SPARE_SECONDS
-            right = await self._summaries.take(source.service, source.session, wanted.key, lease)
+            right = await self._summaries.take(source.service, source.session, wanted.key, lease, source.read_ms)
             if right is None:
                 return ELSEWHERE
+            if right is False:
+                self._metrics.summaries_failed.add(1, "deleted")
+                return None
             return await self._with_right(right, source, wanted) if isinstance(right, Right) else right
         except StoreError:
             self._metrics.summaries_failed.add(1, "store")

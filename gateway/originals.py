@@ -65,6 +65,17 @@ def _seconds_left(reply: object) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Whose:
+    """For which session, as read when, and how long originals are kept, and how much text its tenant may have."""
+
+    place: Place
+    session: str
+    read_ms: int
+    stored_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
     counted: Counted
     missing: frozenset[str]
@@ -79,16 +90,20 @@ class Originals:
         self._metrics = metrics
         self._texts = Texts(store, metrics)
 
-    async def hold(self, service: Service, session: str, there: Mapping[str, float], shown: Makers) -> frozenset[str]:
+    async def hold(
+        self, service: Service, session: str, there: Mapping[str, float], shown: Makers, read_ms: int = 0
+    ) -> frozenset[str]:
         """The handles of `shown` (each with what makes its original) that may be shown.
 
-        `there`: which of them the store had when the session was opened, and seconds left.
+        `there`: which of them the store had when the session was read, at `read_ms` by its clock (0: not known), and
+        seconds left.
         """
         seconds = service.keep_seconds or REMEMBERED_SECONDS
         due = [handle for handle in shown if there.get(handle, 0.0) < seconds]
         if not due:
             return frozenset(shown)
-        held = await self._held(service, session, there, shown, due, seconds)
+        whose = _Whose(service.place, session, read_ms, service.session_limits.stored_bytes, seconds)
+        held = await self._held(whose, there, shown, due)
         counts = self._metrics.originals
         counts.add(len(held - there.keys()), "written")
         counts.add(len(held.intersection(due) & there.keys()), "renewed")
@@ -96,24 +111,18 @@ class Originals:
         return held
 
     async def _held(
-        self,
-        service: Service,
-        session: str,
-        there: Mapping[str, float],
-        shown: Makers,
-        due: Sequence[str],
-        seconds: float,
+        self, whose: _Whose, there: Mapping[str, float], shown: Makers, due: Sequence[str]
     ) -> frozenset[str]:
         held = frozenset(shown)
         try:
             asked = {handle: None if handle in there else shown[handle]() for handle in due}
-            missing = await self._keep(service, session, asked, seconds) & held
-            if missing & there.keys():  # gone since the session was opened, or pushed out by what was written
+            missing = await self._keep(whose, asked)
+            if missing and missing & held & there.keys():  # gone since it was opened, or pushed out by what was written
                 asked = {h: shown[h]() if h in missing else None for h in shown if h not in missing or h in there}
-                held, missing = frozenset(asked), await self._keep(service, session, asked, seconds)
+                held, missing = frozenset(asked), await self._keep(whose, asked)
         except StoreError:
             return frozenset()
-        return held - missing
+        return frozenset() if missing is None else held - missing
 
     async def read(self, place: Place, handle: str) -> Original | None:
         """What a handle of the tenant stands for. Raises `StoreError`."""
@@ -149,16 +158,20 @@ class Originals:
         await self._store.run(_FORGET, (*place.texts, of_session, *_keys(place, handles)), (session, *handles))
         return True
 
-    async def _keep(
-        self, service: Service, session: str, texts: Mapping[str, str | None], seconds: float
-    ) -> frozenset[str]:
-        """Write originals, or renew those without a text; which of all handles are not there then."""
-        place = service.place
-        args: list[Argument] = [session, service.session_limits.stored_bytes, int(seconds * (1 + SPARE) * 1000)]
+    async def _keep(self, whose: _Whose, texts: Mapping[str, str | None]) -> frozenset[str] | None:
+        """Write originals, or renew those without a text; which of all handles are not there then.
+
+        None: none is, for the session was deleted since it was read.
+        """
+        place, ttl_ms = whose.place, int(whose.seconds * (1 + SPARE) * 1000)
+        args: list[Argument] = [whose.session, whose.stored_bytes, ttl_ms, whose.read_ms]
         for handle, text in texts.items():
             args += (handle, b"" if text is None else self._sealed(place, handle, text))
-        keys = (*place.texts, _of_session(place, session), *_keys(place, list(texts)))
-        kept = _kept(await self._store.run(_KEEP, keys, args, WAIT_SECONDS))
+        keys = (*place.texts, _of_session(place, whose.session), place.deleted, *_keys(place, list(texts)))
+        reply = await self._store.run(_KEEP, keys, args, WAIT_SECONDS)
+        if reply is None:
+            return None
+        kept = _kept(reply)
         await self._texts.settle(place, kept.counted)
         return kept.missing.union([member.removeprefix("o:") for member in kept.counted.evicted])
 

@@ -14,6 +14,7 @@ class Source:
     """The call as it came, whose it is, and where the conversation is warm (`home`, a replica).
 
     `scale` is how many tokens of the model's own there are to one of ours; `records` those in force, by name.
+    `read_ms`: when the session was read, by the store's clock (0: not known).
     """
 
     snapshot: Snapshot
@@ -26,3 +27,4 @@ class Source:
     request_id: str
     scale: float
     records: Mapping[bytes, str]
+    read_ms: int

@@ -9,7 +9,7 @@ The keys are described in docs/redis.md.
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from budgets.script import Argument, Script
 from gateway.metrics import Metrics
@@ -58,13 +58,20 @@ class Summaries:
         opened = {name: self._opened(service.place, session, name, sealed) for name, sealed in found if sealed}
         return {name: text for name, text in opened.items() if text is not None}
 
-    async def take(self, service: Service, session: str, name: bytes, lease_seconds: float) -> Right | str | None:
-        """The right to make a record, the record if it is there, or None while another makes it."""
+    async def take(
+        self, service: Service, session: str, name: bytes, lease_seconds: float, read_ms: int = 0
+    ) -> Right | str | Literal[False] | None:
+        """The right to make a record, the record if it is there, or None while another makes it.
+
+        False for a session that was deleted since it was read, at `read_ms` by the store's clock (0: not known).
+        """
         right = Right(service, session, name, secrets.token_hex(8))
-        keys = (service.place.texts[0], *_keys(service.place, session))
+        keys = (service.place.texts[0], *_keys(service.place, session), service.place.deleted)
         for of_no_use in (0, 1):
-            args = (_member(session), name, right.token, int(lease_seconds * 1000), of_no_use)
+            args = (_member(session), name, right.token, int(lease_seconds * 1000), of_no_use, session, read_ms)
             status, *sealed = cast("list[bytes]", await self._store.run(_TAKE, keys, args, WAIT_SECONDS))
+            if status == b"deleted":
+                return False
             if status != b"ready":
                 return right if status == b"taken" else None
             if (text := self._opened(service.place, session, name, sealed[0])) is not None:

@@ -118,6 +118,7 @@ class Summarizing:
             passage.request_id,
             self._ratio(service.model.name),
             opened.known.records,
+            opened.session.read_ms,
         )
 
     async def _read(self, service: Service, session: str, names: list[bytes]) -> dict[bytes, str]:

@@ -41,6 +41,11 @@ class Place:
         return f"{self.prefix}:{member}"
 
     @property
+    def deleted(self) -> str:
+        """The key of the list of sessions that a client has deleted."""
+        return self.key("deleted")
+
+    @property
     def texts(self) -> tuple[str, str, str]:
         """The keys of the list of texts: by last use, by end, bytes."""
         return self.key("texts"), self.key("texts:until"), self.key("texts:bytes")

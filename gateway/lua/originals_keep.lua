@@ -1,17 +1,24 @@
 -- Keeps originals for a session, those that are new or due; of its others nothing is touched. texts.lua stands before it.
 --
--- KEYS: the tenant's texts (3), the session's originals, then for each original: itself, its sessions
--- ARGV: session, most bytes of text, ms to keep, then for each original: handle, sealed text ('': it is there already)
--- Gives: bytes of text, members taken off the list for it, handles of those asked for that are not there now
+-- KEYS: the tenant's texts (3), the session's originals, the tenant's deleted sessions, then for each original: itself,
+--       its sessions
+-- ARGV: session, most bytes of text, ms to keep, when the session was read (ms by this server; 0: not known), then for
+--       each original: handle, sealed text ('': it is there already)
+-- Gives: bytes of text, members taken off the list for it, handles of those asked for that are not there now; nothing
+-- if the session was deleted since it was read
 
 local MOST_SESSIONS = 1000
 local index = {KEYS[1], KEYS[2], KEYS[3]}
-local session, cap, ttl_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local session, cap, ttl_ms, read_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local asked = {}
 
-for at = 4, #ARGV, 2 do
+-- A call under way leaves nothing of a session behind that was deleted meanwhile.
+local deleted_ms = redis.call('ZSCORE', KEYS[5], session)
+if deleted_ms and read_ms > 0 and tonumber(deleted_ms) >= read_ms then return false end
+
+for at = 5, #ARGV, 2 do
   local handle, sealed, key, sessions = ARGV[at], ARGV[at + 1], KEYS[at + 1], KEYS[at + 2]
   local member = 'o:' .. handle
   asked[#asked + 1] = handle

@@ -13,6 +13,7 @@ from gateway.store import Store
 from tests.fault.store_proxy import StoreProxy, store_proxy
 from tests.fault.test_session_recalled import ANSWER, ask, changing, find, lose
 from tests.house import KEY, House, gateway, until
+from tests.integration.test_summaries import asked, made, summarised
 from tests.upstream import Peer, Upstream, answers, reply, upstream
 
 SESSION = "kvgate:1:{acme}:s:chat"
@@ -163,3 +164,23 @@ async def test_a_call_under_way_does_not_bring_it_back(valkey: EmbeddedServer, s
             await pair.mended()
             assert not await is_there(store)
             up.arrived.clear()
+
+
+async def test_nor_does_what_a_call_under_way_has_to_write_down_of_it(valkey: EmbeddedServer, store: Store) -> None:
+    """A record of its older turns, which is asked for once the call has ended."""
+    held = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await held.wait()
+        await peer.send(reply(200, ANSWER))
+
+    async with upstream(slow) as up, gateway({"any": {"one": up.url}}, valkey.url, summarised()) as house:
+        asking = asyncio.create_task(asked(house, 13))
+        await up.arrived.wait()
+        assert (await house.http.delete("/sessions/one", headers={"authorization": f"Bearer {KEY}"})).status_code == 404
+        held.set()
+        await asking
+        await made(house)
+        assert await house.metric("kvgate_summaries_failed_total", reason="deleted") == 1
+        assert len(up.requests) == 1, "and no engine was asked for it"
+        assert await store.command("KEYS", "kvgate:1:{acme}:*one*") == []

@@ -5,7 +5,7 @@ from gateway.digests import Chain
 from gateway.metrics import Metrics
 from gateway.originals import SPARE, Originals, checked
 from gateway.service import Service
-from gateway.sessions import loading
+from gateway.sessions import Sessions, loading
 from gateway.store import Store
 from gateway.texts import Place
 from gateway.vault import Vault
@@ -21,12 +21,12 @@ def handle(number: int) -> str:
 
 
 async def hold(
-    store: Store, there: dict[str, float], *shown: str, session: str = "chat", room: int = 10**7
+    store: Store, there: dict[str, float], *shown: str, session: str = "chat", room: int = 10**7, read_ms: int = 0
 ) -> set[str]:
     """Which of these handles may be shown, of a session that had so many seconds left of some."""
     service = Service(caller(("tiers/standard/session", {"stored_bytes": room})), model(), (), Counter(len))
     originals = Originals(store, Vault(), Metrics())
-    return set(await originals.hold(service, session, there, {name: lambda: TEXT for name in shown}))
+    return set(await originals.hold(service, session, there, {name: lambda: TEXT for name in shown}, read_ms))
 
 
 async def commands(store: Store) -> int:
@@ -99,3 +99,13 @@ async def test_a_handle_is_due_by_the_time_of_its_own_session(store: Store) -> N
     step = checked(loading("acme", "chat", Chain([b"d" * 16])), ACME, "chat")
     session = step.read(await store.run(step.script, step.keys, step.args))
     assert 86_000 < session.originals["kvo_a"] < KEPT_SECONDS - 9_000
+
+
+async def test_a_call_that_read_its_session_before_it_was_deleted_keeps_nothing(store: Store) -> None:
+    await hold(store, {}, "kvo_a")
+    await Sessions(store).delete("acme", "chat")
+    await Originals(store, Vault(), Metrics()).forget(ACME, "chat")
+    deleted_ms = int(await store.command("ZSCORE", ACME.key("deleted"), "chat"))  # type: ignore[call-overload]
+    assert await hold(store, {"kvo_a": 1.0}, "kvo_a", "kvo_b", read_ms=deleted_ms) == set()
+    assert await store.command("KEYS", "*:o:*") == []
+    assert await hold(store, {}, "kvo_a", read_ms=deleted_ms + 1) == {"kvo_a"}, "one that has begun anew"

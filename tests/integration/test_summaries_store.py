@@ -7,6 +7,7 @@ import pytest
 from gateway.counting import Counter
 from gateway.metrics import Metrics
 from gateway.service import Service
+from gateway.sessions import Sessions
 from gateway.store import Store
 from gateway.summaries import MOST_OF_A_SESSION, Right, Summaries
 from gateway.vault import Vault
@@ -59,6 +60,16 @@ async def test_deletion_takes_all_and_what_is_still_being_written(kept: Summarie
     assert await kept.read(SERVICE, "one", [NAME, OTHER], 60) == {}
     assert await store.command("KEYS", "kvgate:1:*") == []
     assert not await kept.forget(SERVICE.place, "one")
+
+
+async def test_no_record_is_begun_for_a_call_that_read_its_session_before_it_was_deleted(
+    kept: Summaries, store: Store
+) -> None:
+    await Sessions(store).delete("acme", "one")
+    deleted_ms = int(await store.command("ZSCORE", "kvgate:1:{acme}:deleted", "one"))  # type: ignore[call-overload]
+    assert await kept.take(SERVICE, "one", NAME, 60, deleted_ms) is False
+    assert await store.command("KEYS", "*one*") == []
+    assert isinstance(await kept.take(SERVICE, "one", NAME, 60, deleted_ms + 1), Right), "one that has begun anew"
 
 
 async def test_a_session_keeps_a_bounded_number_the_newest(kept: Summaries) -> None:

@@ -32,7 +32,7 @@ SNAPSHOT = cast(Snapshot, object())
 def source(session: str, size: int = 100) -> Source:
     call = Call(OpenAIChat(), b"x" * size, "demo")
     policy = SummarizeOlderTurns(idle_at_tokens=100)
-    return Source(SNAPSHOT, call, (), SERVICE, policy, session, None, "r", 1.0, {})
+    return Source(SNAPSHOT, call, (), SERVICE, policy, session, None, "r", 1.0, {}, 0)
 
 
 class Records(dict[bytes, str]):
