@@ -100,7 +100,7 @@ class LocalAllowance:
                     if not running:
                         del self._running[bucket]
             elif (held := self._buckets.get(bucket)) is not None:
-                difference = terms.limit.parts_of(used) - terms.limit.parts_of(grant.amounts)
+                difference = terms.limit.parts_of(used) - _wanted(grant, terms)
                 self._buckets[bucket] = replace(held, used=max(0.0, held.used + difference))
 
     def _full(self, asked: Grant, local: list[Terms], now: float, wall: float) -> Denied | None:

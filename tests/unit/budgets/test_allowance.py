@@ -123,6 +123,10 @@ def test_strict_limits_are_asked_for_the_most() -> None:
     wanted, _ = reserving(strict, little, NOON, {"total_tokens": 60})
     found = [allowance.decide(wanted, 0.0, NOON) for _ in range(3)]
     assert [isinstance(each, Grant) for each in found] == [True, False, False]
+    first = found[0]
+    assert isinstance(first, Grant)
+    allowance.ended(first, {"total_tokens": 40})
+    assert isinstance(allowance.decide(wanted, 0.0, NOON), Grant), "40 of 100 are in use, and no more of the 60"
 
 
 def test_open_passes_and_closed_refuses() -> None:
