@@ -58,20 +58,21 @@ class Extension:
         self._outstanding = outstanding
         self._service = service
         self._call = call
-        self._tokens = expected.decode_tokens
+        self._tokens = self._asked_tokens = expected.decode_tokens
         self._step_tokens = max(LEAST_STEP_TOKENS, expected.decode_tokens)
         self._asking: asyncio.Future[object] | None = None
         self.due_frames = self._tokens + 1  # the first frame opens a stream and brings nothing
 
     def due(self) -> None:
-        """Ask for the next step; the stream does not wait for it."""
-        self._ask(self._step_tokens, self._more(self.prompt_tokens, self._tokens + self._step_tokens))
+        """Ask for the next step, and with it for what was refused; the stream does not wait for it."""
+        self._asked_tokens += self._step_tokens
+        self._ask(self._asked_tokens, self._more(self.prompt_tokens, self._asked_tokens))
 
     def prompt_grew(self, prompt_tokens: int) -> None:
         """Take what a prompt has more than was expected; nobody waits for it."""
         more = self._more(prompt_tokens, self._tokens)
         self.prompt_tokens = prompt_tokens
-        self._ask(0, more)
+        self._ask(self._tokens, more)
 
     async def ended(self) -> None:
         """Wait for the answer that is under way, if one is."""
@@ -95,15 +96,20 @@ class Extension:
     def _answered(
         self, step: Step[Grant | Limit | None], tokens: int, more: ledger.Amounts, asked: "asyncio.Future[object]"
     ) -> None:
-        if asked.cancelled() or asked.exception() is not None:
-            return  # taken or not: settling will find out
+        if asked.cancelled():
+            return
+        if asked.exception() is not None:
+            self._tokens = tokens  # taken or not: settling will find out
+            self.due_frames = tokens + 1
+            return
         found = step.read(asked.result())
         if isinstance(found, Grant):
             self._outstanding.extended(found, more)
-            self._tokens += tokens
-            self.due_frames = self._tokens + 1
-        elif not tokens:
-            self.due_frames = self._tokens + 1  # a stream may still find some when it needs it
-        elif isinstance(found, Limit) and found.on_exceed == "stop" and self.stop is not None:
-            self.stopped_by = found
-            self.stop()
+            self._tokens = tokens
+            self.due_frames = tokens + 1
+        elif isinstance(found, Limit):
+            if found.on_exceed == "stop" and tokens > self._tokens and self.stop is not None:
+                self.stopped_by = found
+                self.stop()
+            else:  # into debt here; another limit may still end it, and a stream may find some when it needs it
+                self.due_frames = tokens + 1

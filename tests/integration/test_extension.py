@@ -78,6 +78,29 @@ async def test_a_stream_without_more_goes_on_into_debt(valkey: EmbeddedServer) -
         assert (await running.chat()).status_code == 429
 
 
+async def test_a_debt_in_one_budget_does_not_hide_the_end_of_another(valkey: EmbeddedServer) -> None:
+    """Where one lets the stream go on and refuses what is asked, the other is asked all the same, for all there is."""
+
+    def change(data: dict[str, Any]) -> None:
+        hourly = {"name": "hourly", "dimension": "decode_tokens", "amount": 200, "every": "month", "on_exceed": "stop"}
+        data["tiers"]["standard"]["budgets"] = [{**TOKENS, "amount": 40}, hourly]
+
+    async def goes_on(peer: Peer) -> None:
+        await peer.send(CHUNKED, chunk(frame("")))
+        while not peer.gone.is_set() and len(sent) < 3_000:
+            sent.append(1)
+            await peer.send(chunk(frame("w")))
+            await asyncio.sleep(0.001)
+        await peer.send(chunk(frame("", finish="stop")), chunk(DONE), END)
+
+    sent: list[int] = []
+    async with upstream(goes_on) as up, gateway({"any": {"one": up.url}}, valkey.url, change) as running:
+        answer = await running.chat(stream=True)
+        assert '"stopped_by":"hourly"' in answer.text
+        await running.nothing_left()
+        assert await running.charged() > 100, "in debt"
+
+
 @pytest.mark.parametrize("wants_usage", [False, True])
 async def test_a_stream_without_more_ends_as_if_it_had_come_to_its_length(
     valkey: EmbeddedServer, wants_usage: bool
