@@ -10,6 +10,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,8 +28,9 @@ from gateway.command import File, configuration, content, process_settings, run,
 from gateway.errors import Fault
 from gateway.logs import configure
 from gateway.payers import payers
-from gateway.reloading import Reloading
+from gateway.reloading import Reloading, State, state_of
 from gateway.starting import using
+from gateway.stopping import Stopping
 from gateway.supervisor import PARENT_PIPE, supervising
 from gateway.usage_report import COLUMNS, Row
 
@@ -45,13 +47,14 @@ app.add_typer(cli_limits.app, name="limits")
 @app.command()
 def serve(config: File = Path("kvgate.yaml")) -> None:
     """Run the gateway. Listeners, store and secret come from KVGATE_* environment variables."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can reload, being told to must not end it
     settings = process_settings()
-    loaded = configuration(config)
+    known = Known.read(config)
     configure(settings.log_level)
     if settings.workers > 1:
         run(_supervise(settings, config.absolute()))
     else:
-        run(_serve(loaded, settings, config, lambda _: None))
+        run(_serve(known, settings, lambda _: None))
 
 
 @app.command(hidden=True)
@@ -59,9 +62,9 @@ def worker(config: File = Path("kvgate.yaml")) -> None:
     """One of several processes on a port; started by `serve`."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can reload, being told to must not end it
     settings = process_settings()
-    loaded = configuration(config)
+    known = Known.read(config)
     configure(settings.log_level)
-    run(_serve(loaded, settings, config, lambda _: None, int(os.environ[PARENT_PIPE])))
+    run(_serve(known, settings, lambda _: None, int(os.environ[PARENT_PIPE])))
 
 
 @app.command()
@@ -70,7 +73,8 @@ def demo(
 ) -> None:
     """Run everything on this machine: a store, four emulated engines in two pools, the gateway."""
     settings = demonstration.own_folder(process_settings())
-    loaded = configuration(demonstration.CONFIG_FILE)
+    known = Known.read(demonstration.CONFIG_FILE)
+    loaded = known.config
     configure("warning" if "log_level" not in settings.model_fields_set else settings.log_level)
 
     def welcome(gateway: Gateway) -> None:
@@ -78,7 +82,7 @@ def demo(
 
     try:
         with demonstration.engines(loaded, settings.data_dir / "engines", speed):
-            run(_serve(loaded, settings, demonstration.CONFIG_FILE, welcome))
+            run(_serve(known, settings, welcome))
     except demonstration.DemoError as error:
         stop(str(error))
 
@@ -175,25 +179,42 @@ def main() -> None:
     app()
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A configuration, the file that it was read from, and the state of the file just before."""
+
+    config: Config
+    file: Path
+    seen: State | None
+
+    @classmethod
+    def read(cls, file: Path) -> "Known":
+        """Every problem is printed, then the program ends."""
+        seen = state_of(file)
+        return cls(configuration(file), file, seen)
+
+
 async def _serve(
-    config: Config, settings: Settings, file: Path, started: Callable[[Gateway], None], parent: int | None = None
+    known: Known, settings: Settings, started: Callable[[Gateway], None], parent: int | None = None
 ) -> None:
-    stopping = stop_signals()
-    async with running(config, settings) as gateway:
-        reloading = Reloading(file, gateway.put, gateway.metrics)
+    stopping = Stopping()
+    async with running(known.config, settings) as gateway:
+        reloading = Reloading(known.file, gateway.put, gateway.metrics, known.seen)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
         gateway.background.start(reloading.watch(), name="reload")
+        stopping.hurry = gateway.stop_now
         if parent is not None:
-            asyncio.get_running_loop().add_reader(parent, stopping.set)  # readable at its end: nobody writes to it
+            stopping.with_the_end_of(parent)
         started(gateway)
         collect_seldom()
         await stopping.wait()
 
 
 async def _supervise(settings: Settings, file: Path) -> None:
-    stopping = stop_signals()
+    stopping = Stopping()
     async with supervising(file, settings) as supervisor:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, supervisor.reload)
+        stopping.hurry = supervisor.hurry
         await stopping.wait()
 
 
@@ -205,11 +226,3 @@ def collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-
-
-def stop_signals() -> asyncio.Event:
-    """Set by SIGINT and SIGTERM."""
-    stopping = asyncio.Event()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signum, stopping.set)
-    return stopping

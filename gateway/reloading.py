@@ -17,16 +17,23 @@ from gateway.metrics import Metrics
 
 LOOK_EVERY_SECONDS: Final = 1.0
 
+State = tuple[int, int, int]
+
 
 class Reloading:
-    """Watches one file. `put(config)` puts a checked configuration into force."""
+    """Watches one file. `put(config)` puts a checked configuration into force.
 
-    def __init__(self, file: Path, put: Callable[[Config], Awaitable[None]], metrics: Metrics) -> None:
+    `seen`: the state of the file when it was read that is in force; what has changed since is not missed.
+    """
+
+    def __init__(
+        self, file: Path, put: Callable[[Config], Awaitable[None]], metrics: Metrics, seen: State | None = None
+    ) -> None:
         self._file = file
         self._put = put
         self._metrics = metrics
         self._asked = asyncio.Event()
-        self._seen = self._state()
+        self._seen = seen or state_of(file)
 
     def ask(self) -> None:
         """Reload now, changed or not: what SIGHUP does."""
@@ -39,10 +46,10 @@ class Reloading:
                 async with asyncio.timeout(LOOK_EVERY_SECONDS):
                     await self._asked.wait()
             except TimeoutError:
-                if self._state() in (self._seen, None):
+                if state_of(self._file) in (self._seen, None):
                     continue
             self._asked.clear()
-            self._seen = self._state()
+            self._seen = state_of(self._file)
             await self.reload()
 
     async def reload(self) -> None:
@@ -61,10 +68,11 @@ class Reloading:
         self._metrics.reloads.add(1, "refused")
         log(logging.ERROR, "configuration kept: the new file has mistakes", problems=problems)
 
-    def _state(self) -> tuple[int, int, int] | None:
-        """What tells one content from another without reading it; `None` while there is no file."""
-        try:
-            stat = self._file.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+def state_of(file: Path) -> State | None:
+    """What tells one content from another without reading it; `None` while there is no file."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

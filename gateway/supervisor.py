@@ -34,6 +34,8 @@ LONGEST_BACKOFF_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
 """A worker that lived this long begins again with the first backoff."""
 PARENT_PIPE: Final = "KVGATE_PARENT_PIPE"
+ENDS_WITHIN_SECONDS: Final = 10.0
+"""What a worker may take to end once it has drained."""
 
 
 class Worker:
@@ -55,9 +57,14 @@ class Worker:
         backoff = FIRST_BACKOFF_SECONDS
         while True:
             started_at = asyncio.get_running_loop().time()
-            code = await self._lived()
+            try:
+                code = await self._lived()
+            except OSError as error:  # no process, no memory or no file to be had: there may be later
+                log(logging.ERROR, "worker not started", worker=self.number, error=error.strerror)
+                code = None
             lived = asyncio.get_running_loop().time() - started_at
-            log(logging.ERROR, "worker ended", worker=self.number, code=code, lived_seconds=round(lived, 1))
+            if code is not None:
+                log(logging.ERROR, "worker ended", worker=self.number, code=code, lived_seconds=round(lived, 1))
             backoff = FIRST_BACKOFF_SECONDS if lived > STEADY_SECONDS else min(backoff * 2, LONGEST_BACKOFF_SECONDS)
             await asyncio.sleep(backoff)
 
@@ -66,10 +73,12 @@ class Worker:
         reading, writing = os.pipe()
         try:
             environ = self._environ | {PARENT_PIPE: str(reading)}
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command, env=environ, pass_fds=[reading], start_new_session=True
-            )
-            os.close(reading)
+            try:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self._command, env=environ, pass_fds=[reading], start_new_session=True
+                )
+            finally:
+                os.close(reading)
             return await self.process.wait()
         finally:
             os.close(writing)  # should we be cancelled, the worker sees the end of its pipe and drains
@@ -78,8 +87,16 @@ class Worker:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(signum)
 
-    async def stopped(self) -> None:
-        if self.process is not None:
+    async def stopped(self, within_seconds: float) -> None:
+        """Wait for its end; a worker that hangs is killed."""
+        if self.process is None:
+            return
+        try:
+            async with asyncio.timeout(within_seconds):
+                await self.process.wait()
+        except TimeoutError:
+            log(logging.ERROR, "worker killed: it did not end", worker=self.number)
+            self.process.kill()
             await self.process.wait()
 
 
@@ -99,10 +116,16 @@ class Supervisor:
         await web.TCPSite(self.runner, host, port).start()
         return int(self.runner.addresses[0][1])
 
-    def reload(self) -> None:
-        """Tell every worker to read the configuration again."""
+    def hurry(self) -> None:
+        """Tell every worker, which drains, to stop now."""
         for worker in self.workers:
-            worker.signal(signal.SIGHUP)
+            worker.signal(signal.SIGTERM)
+
+    def reload(self) -> None:
+        """Tell every worker to read the configuration again. One that is starting has yet to read it."""
+        for worker in self.workers:
+            if worker.admin.exists():  # before that the signal may find no Python yet, and would end it
+                worker.signal(signal.SIGHUP)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         pages = {str(worker.number): await _ask(worker, "/metrics") for worker in self.workers}
@@ -153,7 +176,8 @@ async def supervising(config: Path, settings: Settings) -> AsyncIterator[Supervi
             yield supervisor
         finally:
             await keeping.close()
-            await asyncio.gather(*(worker.stopped() for worker in workers))
+            patience = settings.drain_seconds + ENDS_WITHIN_SECONDS
+            await asyncio.gather(*(worker.stopped(patience) for worker in workers))
 
 
 def _reserved(settings: Settings) -> socket.socket:

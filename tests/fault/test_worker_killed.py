@@ -92,6 +92,20 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(served: Served) -> N
     assert "worker ended" in served.log.read_text()
 
 
+def test_a_worker_that_starts_survives_being_told_to_reload(served: Served) -> None:
+    wait_for(lambda: served.ready().startswith("2 of 2"))
+    first, _ = served.workers()
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: gone(first))
+
+    def ready_again() -> bool:
+        served.process.send_signal(signal.SIGHUP)
+        return served.ready().startswith("2 of 2")
+
+    wait_for(ready_again)
+    assert served.log.read_text().count("worker ended") == 1
+
+
 def test_sigterm_ends_all_of_them(served: Served) -> None:
     wait_for(lambda: served.ready().startswith("2 of 2"))
     workers = served.workers()

@@ -17,7 +17,7 @@ from gateway.demo import CONFIG_FILE
 from gateway.demo import KEY as DEMO_KEY
 from tests import program
 from tests.house import KEY
-from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, upstream
+from tests.upstream import CHUNKED, DONE, END, Peer, chunk, frame, stalls_after, upstream
 
 
 async def gone(folder: Path) -> None:
@@ -121,6 +121,22 @@ async def test_sigterm_ends_it_whatever_its_clients_and_engines_are_at(tmp_path:
         for _, writer in connections:
             writer.close()
         assert not program.processes_about(tmp_path)
+
+
+async def test_a_second_signal_cuts_short_what_the_first_one_lets_end(tmp_path: Path) -> None:
+    async with (
+        upstream(stalls_after(CHUNKED, chunk(frame("one")))) as up,
+        program.serving(program.file(tmp_path, {"any": {"one": up.url}}), KVGATE_DRAIN_SECONDS="1h") as running,
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(posted("stall"))
+        await reader.readuntil(b"one")
+        running.process.send_signal(signal.SIGTERM)
+        await refused(running.port)
+        running.process.send_signal(signal.SIGTERM)
+        assert b'"code":"draining"' in await reader.read()
+        writer.close()
+        assert await running.ended() == 0
 
 
 def posted(content: str) -> bytes:

@@ -8,7 +8,7 @@ import yaml
 
 from config.model import Config
 from gateway.metrics import Metrics
-from gateway.reloading import Reloading
+from gateway.reloading import Reloading, state_of
 from tests.unit.config.samples import changed
 
 
@@ -61,6 +61,18 @@ async def test_what_cannot_be_built_changes_nothing(file: Path) -> None:
     put.fault = ValueError("no such encoding")
     await Reloading(file, put, metrics).reload()
     assert metrics.reloads.values == {("refused",): 1}
+
+
+async def test_what_changed_while_the_gateway_started_is_not_missed(file: Path) -> None:
+    loaded, seen = asyncio.Event(), state_of(file)
+    await asyncio.to_thread(file.write_text, yaml.safe_dump(changed()) + "\n")
+
+    async def taken(config: Config) -> None:
+        loaded.set()
+
+    watching = asyncio.create_task(Reloading(file, taken, Metrics(), seen).watch())
+    await loaded.wait()
+    watching.cancel()
 
 
 async def test_a_signal_reloads_a_file_that_did_not_change(file: Path) -> None:
