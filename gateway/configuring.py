@@ -12,7 +12,7 @@ from typing import Final
 
 from backends.health import HealthSettings
 from config.model import Config
-from gateway import probes
+from gateway import probes, sweeping
 from gateway.clock import monotonic
 from gateway.counting import Counter
 from gateway.dispatch import Dispatch
@@ -24,7 +24,8 @@ from gateway.tasks import Tasks
 from gateway.tenants import Tenants
 from gateway.tokens import counter
 
-RETIRE_SECONDS: Final = 0.5
+LATE_SECONDS: Final = 60.0
+"""How long a call takes at most from the configuration it begins with to a replica, beside its wait for one."""
 
 
 class Configuring:
@@ -64,7 +65,8 @@ class Configuring:
         )
         for pool in previous.pools.values() if previous is not None else ():
             if pools.get(pool.name) is not pool:
-                self._background.start(retire(pool), name=f"retire {pool.name}")
+                late_seconds = previous.config.routing.queue_timeout_seconds + LATE_SECONDS if previous else 0.0
+                self._background.start(retire(pool, late_seconds), name=f"retire {pool.name}")
         return made
 
     async def _counters(self, config: Config, previous: Snapshot | None) -> Mapping[str, Counter]:
@@ -96,9 +98,16 @@ class Configuring:
         )
 
 
-async def retire(pool: ServedPool) -> None:
-    """Let a pool that is no longer configured finish its calls, then close it."""
-    while any(state.in_flight for state in pool.pool.states()):
-        await asyncio.sleep(RETIRE_SECONDS)
-        pool.sweep()
-    await pool.close()
+async def retire(pool: ServedPool, late_seconds: float) -> None:
+    """Let a pool that is no longer configured finish its calls, then close it.
+
+    Calls that had begun before may come to it for as long as `late_seconds`; its limits hold for them too.
+    """
+    try:
+        await pool.tasks.close()  # nobody chooses by what probes tell any more
+        until = monotonic() + late_seconds
+        while monotonic() < until or pool.busy:
+            await asyncio.sleep(sweeping.INTERVAL_SECONDS)
+            pool.sweep()
+    finally:
+        await pool.close()

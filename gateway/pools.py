@@ -114,6 +114,11 @@ class ServedPool:
             wire.transport.sweep()
 
     @property
+    def busy(self) -> bool:
+        """Whether calls are at its replicas or wait for one."""
+        return self.pool.waiting > 0 or any(state.in_flight for state in self.pool.states())
+
+    @property
     def open_connections(self) -> int:
         return sum(wire.transport.open_connections for wire in self._wires.values())
 
