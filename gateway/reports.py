@@ -23,6 +23,8 @@ KINDS: Final[Mapping[str, tuple[bytes, bytes, bytes]]] = {
     for dimension, kind in (("requests", b"requests"), ("total_tokens", b"tokens"))
 }
 """The dimensions that OpenAI's headers have names for: those of `budgets.scope.SHOWN`."""
+MOST_TOLD: Final = 10**15 - 1
+"""The largest integer of a structured field; whoever has more left need not know how much."""
 LOCAL: Final[Header] = (b"x-kvgate-budget", b"local")
 """The store was away, and this worker's own share decided."""
 APPLIED_EDITS: Final = b"x-kvgate-applied-edits"
@@ -90,9 +92,9 @@ def pair(limits: Iterable[tuple[Terms, int]], now_seconds: float) -> Iterator[He
         if limit.mode != "enforce":
             continue
         window = "" if (seconds := window_seconds(each)) is None else f";w={seconds}"
-        policies.append(f'"{limit.label}";q={limit.capacity}{window}{unit(limit)}')
+        policies.append(f'"{limit.label}";q={min(limit.capacity, MOST_TOLD)}{window}{unit(limit)}')
         reset = math.ceil(each.reset_seconds(used, now_seconds))
-        states.append(f'"{limit.label}";r={remaining(each, used)};t={reset}')
+        states.append(f'"{limit.label}";r={min(remaining(each, used), MOST_TOLD)};t={reset}')
     if policies:
         yield b"ratelimit-policy", ", ".join(policies).encode()
         yield b"ratelimit", ", ".join(states).encode()

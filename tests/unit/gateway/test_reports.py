@@ -60,6 +60,14 @@ def test_the_limits_that_answers_tell_of_are_told() -> None:
     }
 
 
+def test_no_number_is_longer_than_a_structured_field_may_have() -> None:
+    """A parser that is given sixteen digits throws all of the field away (RFC 9651, 3.3.1)."""
+    reads = Limit(name="reads", dimension="kv_read_bytes", amount=20 * 10**18, every="month")
+    told = dict(budget(stood(Scope("acme", (reads,)), 10**15), ietf=True))
+    assert told[b"ratelimit-policy"].startswith(b'"reads";q=999999999999999;w=')
+    assert told[b"ratelimit"].startswith(b'"reads";r=999999999999999;t=')
+
+
 def test_the_context_is_told_and_an_estimate_is_marked() -> None:
     counted = Planned((EDIT,), 900, 300, EMPTY, counted=True)
     guessed = Planned((), 12, 12, EMPTY, counted=False)
