@@ -20,6 +20,7 @@ from budgets.scope import Scope, Terms
 RETRY_SECONDS: Final = 10.0
 """When a call may try again whose limit has no more in this worker: by then the ledger may be back."""
 MOST_HEARD: Final = 2_000
+"""Grants that are remembered; after so many in a row without one of our own the ledger is back for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class LocalAllowance:
         self._running: dict[str, set[str]] = {}
         self._grants: dict[int, Grant] = {}
         self._known: Mapping[str, _Heard] | None = None
+        self._since = 0  # grants of the ledger since the last without it
 
     def heard(self, grant: Grant) -> None:
         """The ledger has granted this: remember how its limits stood. What was granted without it is in there soon."""
@@ -68,6 +70,14 @@ class LocalAllowance:
             del self._grants[next(iter(self._grants))]
         self._known = None
         if self._buckets:
+            self._forget(grant)
+
+    def _forget(self, grant: Grant) -> None:
+        """What the ledger has told of begins anew, and nothing else: it may answer now and then only."""
+        self._since += 1
+        for terms in grant.stands.terms:
+            self._buckets.pop(_name(grant.scope, terms), None)
+        if self._since > MOST_HEARD:
             self._buckets.clear()
 
     def decide(
@@ -80,6 +90,7 @@ class LocalAllowance:
 
         The grant keeps its id: nobody knows whether the ledger has made it.
         """
+        self._since = 0
         enforced = [terms for terms in asked.stands.terms if terms.limit.mode == "enforce"]
         for terms in enforced:
             if terms.limit.on_store_error == "closed":

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from budgets.allowance import LocalAllowance
+from budgets.allowance import MOST_HEARD, LocalAllowance
 from budgets.ledger import Amounts, Denied, Grant, Scope, reserving
 from budgets.limit import Limit
 from tests.unit.budgets.samples import stood
@@ -76,6 +76,19 @@ def test_what_the_ledger_grants_again_begins_the_share_anew() -> None:
     assert grants(allowance, scope(), 100, 0.0) == 6
     allowance.heard(told(scope(), 30))
     assert grants(allowance, scope(), 100, 0.0) == 3
+
+
+def test_what_the_ledger_grants_to_another_begins_nobody_elses_share_anew() -> None:
+    """A store that answers now and then would else give every tenant its share again and again."""
+    allowance = LocalAllowance(share=0.1)
+    for _ in range(20):
+        allowance.heard(told(scope("zeta"), 10))
+        if grants(allowance, scope(), 1, 0.0) == 0:
+            break
+    assert grants(allowance, scope(), 100, 0.0) == 0
+    for _ in range(MOST_HEARD + 1):
+        allowance.heard(told(scope("zeta"), 10))
+    assert grants(allowance, scope(), 100, 0.0) == 6, "the outage is over"
 
 
 def test_the_wait_that_is_named_is_enough() -> None:
