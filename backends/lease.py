@@ -3,6 +3,7 @@
 The rule: whatever becomes of a call, what it added to the seat is taken off again exactly once.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -33,6 +34,7 @@ class Seat:
 
     replica: Replica
     name: str = field(init=False)
+    most: float = field(init=False)
     in_flight: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
@@ -46,7 +48,8 @@ class Seat:
     resting_until: float = 0.0
 
     def __post_init__(self) -> None:
-        self.name = self.replica.name
+        most = self.replica.max_concurrent
+        self.name, self.most = self.replica.name, math.inf if most is None else most
 
     @property
     def work_seconds(self) -> float:
@@ -54,9 +57,7 @@ class Seat:
 
     def free(self, now: float) -> bool:
         """Whether it has room for one more call, if its breaker lets any through."""
-        most = self.replica.max_concurrent
-        usable = self.healthy and not self.draining and self.resting_until <= now
-        return usable and (most is None or self.in_flight < most)
+        return self.in_flight < self.most and self.resting_until <= now and self.healthy and not self.draining
 
     def enter(self, demand: Demand) -> None:
         self.in_flight += 1

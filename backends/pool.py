@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from backends import breaker
-from backends.breaker import BreakerSettings, Outcome
+from backends.breaker import Breaker, BreakerSettings, Outcome
 from backends.demand import Demand, Phase
 from backends.engines.kind import EngineKind
 from backends.engines.load import Load
@@ -77,6 +77,7 @@ class Pool:
         self._clock = clock
         self._seats: Mapping[str, Seat] = {replica.name: Seat(replica) for replica in replicas}
         self._waiting: dict[asyncio.Future[Lease | NoReplica], _Waiting] = {}  # oldest first
+        self._open: Sequence[Seat] = ()  # those whose breaker is
         self._tie = 0
         self._usual_seconds = USUAL_SECONDS
 
@@ -135,9 +136,11 @@ class Pool:
 
     def _answer(self, demand: Demand, exclude: frozenset[str]) -> Lease | NoReplica | None:
         """A lease, or that there can be none, or None: wait."""
-        now, seats = self._clock(), self._seats.values()
-        shut = self._shut(now)
-        free = [seat for seat in seats if seat.free(now) and seat.name not in exclude and seat not in shut]
+        now = self._clock()
+        free = [seat for seat in self._seats.values() if seat.free(now)]
+        if exclude or self._open:
+            shut = self._shut(now)
+            free = [seat for seat in free if seat.name not in exclude and seat not in shut]
         if free:
             seat = preferred(free, demand.home, self.settings.affinity_slack_seconds, self._tie)
             self._tie += 1
@@ -151,14 +154,21 @@ class Pool:
         probe = False
         if seat.breaker.open_until is not None:
             probe = seat.breaker.state(self._clock()) == "half_open" and not seat.breaker.probing
-            seat.breaker = breaker.probe(seat.breaker) if probe else seat.breaker
+            if probe:
+                self._turn(seat, breaker.probe(seat.breaker))
         seat.enter(demand)
         self._usual_seconds += USUAL_STEP * (demand.prefill_seconds + demand.decode_seconds - self._usual_seconds)
         return Lease(seat, demand, self._judge, probe=probe)
 
     def _judge(self, seat: Seat, outcome: Outcome, probe: bool) -> None:
-        seat.breaker = breaker.record(seat.breaker, outcome, self._clock(), self.settings.breaker, probed=probe)
+        after = breaker.record(seat.breaker, outcome, self._clock(), self.settings.breaker, probed=probe)
+        if after is not seat.breaker:
+            self._turn(seat, after)
         self._dispatch()
+
+    def _turn(self, seat: Seat, after: Breaker) -> None:
+        seat.breaker = after
+        self._open = [seat for seat in self._seats.values() if seat.breaker.open_until is not None]
 
     def states(self) -> tuple[ReplicaState, ...]:
         now = self._clock()
@@ -167,8 +177,7 @@ class Pool:
 
     def _shut(self, now: float) -> Sequence[Seat]:
         """Those that a breaker keeps out of use."""
-        seats = self._seats.values()
-        shut = [seat for seat in seats if seat.breaker.open_until is not None and not seat.breaker.admits(now)]
+        shut = [seat for seat in self._open if not seat.breaker.admits(now)]
         kept = self._kept(shut) if shut else ()
         return [seat for seat in shut if seat not in kept]
 

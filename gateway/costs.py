@@ -29,7 +29,7 @@ class Costs:
     `unpriced`: the one of the `limits` that counts money, where a call may cost none for want of a price.
     """
 
-    __slots__ = ("_cost_limited", "_geometry", "_kv_limited", "_paces", "_pools", "tariffs", "unpriced")
+    __slots__ = ("_by_pool", "_cost_limited", "_geometry", "_kv_limited", "_paces", "_pools", "tariffs", "unpriced")
 
     def __init__(
         self, model: Model, pools: Sequence[ServedPool], paces: Sequence[Pace], limits: Sequence[Limit]
@@ -43,6 +43,7 @@ class Costs:
         free = not all(tariff.priced for tariff in self.tariffs)
         self.unpriced = uncounted(limits, free=free) if prices is None else None
         self._geometry, self._pools, self._paces = model.geometry, pools, paces
+        self._by_pool = {pool.name: (pool.pool, tariff) for pool, tariff in zip(pools, self.tariffs, strict=True)}
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self._cost_limited = any(limit.dimension in COSTS for limit in limits)
 
@@ -82,12 +83,11 @@ class Costs:
 
     def charge(self, used: Usage, call: Call, delivery: Delivery, kv_read_bytes: int) -> Charge:
         """What a call that has ended cost in the pool that served it."""
-        for pool, tariff in zip(self._pools, self.tariffs, strict=True):
-            if pool.name == delivery.pool:
-                batch = pool.pool.running(delivery.replica)
-                spent, network = delivery.spent(batch), delivery.network_bytes
-                return tariff.charge(used, call.choices, spent, kv_read_bytes, max(1, call.prompts), network)
-        return Charge()
+        if (found := self._by_pool.get(delivery.pool)) is None:
+            return Charge()
+        pool, tariff = found
+        spent, network = delivery.spent(pool.running(delivery.replica)), delivery.network_bytes
+        return tariff.charge(used, call.choices, spent, kv_read_bytes, max(1, call.prompts), network)
 
     def dearest(self, used: Usage, choices: int, prompts: int = 1) -> Charge:
         """The most that a call may cost in one of the pools, in each dimension, by predicted seconds."""

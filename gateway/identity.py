@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 import xxhash
@@ -67,7 +68,7 @@ def identify(
         if _USABLE.fullmatch(value):
             agent = f"|{part}" if _USABLE.fullmatch(part) else ""
             return SessionKey(_bounded(value + agent), source)
-    return SessionKey(f"d-{_digest(tenant.encode(), model.encode(), opener)}", "derived")
+    return SessionKey(f"d-{xxhash.xxh3_128_hexdigest(_seed(tenant, model) + _part(opener))}", "derived")
 
 
 def named(id: str) -> str | None:
@@ -123,9 +124,14 @@ def _session_of_user(user_id: str) -> str:
 
 
 def _bounded(id: str) -> str:
-    return id if len(id) <= _KEPT_AS_IS else f"h-{_digest(id.encode())}"
+    return id if len(id) <= _KEPT_AS_IS else f"h-{xxhash.xxh3_128_hexdigest(_part(id.encode()))}"
 
 
-def _digest(*parts: bytes) -> str:
-    """Each part with its length in front, so that no two lists of parts read the same. Used within one tenant only."""
-    return xxhash.xxh3_128_hexdigest(b"".join([b"%d:%b" % (len(part), part) for part in parts]))
+@lru_cache(maxsize=1_024)
+def _seed(tenant: str, model: str) -> bytes:
+    return _part(tenant.encode()) + _part(model.encode())
+
+
+def _part(part: bytes) -> bytes:
+    """With its length in front, so that no two lists of parts read the same. Used within one tenant only."""
+    return b"%d:%b" % (len(part), part)

@@ -6,7 +6,6 @@ because prefill-heavy and decode-heavy calls are not comparable.
 
 from gateway.call import Outcome
 from gateway.clock import Clock
-from gateway.metric_totals import Totals
 from gateway.metrics import Metrics
 from gateway.passage import Bill, Passage
 from gateway.prefixes import found
@@ -42,7 +41,7 @@ class Measure:
 
     def _used(self, tenant: str, passage: Passage, bill: Bill) -> None:
         used, charge = bill.used, bill.charge
-        totals = Totals(
+        amounts = (
             used.prefill_tokens,
             used.cached_tokens,
             used.decode_tokens,
@@ -52,7 +51,7 @@ class Measure:
             charge.money_nanos,
             charge.network_bytes,
         )
-        self._metrics.used.add(totals, tenant, passage.service.model.name, passage.delivery.pool)
+        self._metrics.used.add(amounts, tenant, passage.service.model.name, passage.delivery.pool)
         if used.source == "estimated":
             self._metrics.estimated.add(1, tenant)
 

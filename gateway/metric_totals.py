@@ -2,24 +2,16 @@
 
 from collections.abc import Iterator
 from operator import add
-from typing import NamedTuple
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from gateway.metric_kinds import Labels
 
-
-class Totals(NamedTuple):
-    """What calls of one tenant used of one model in one pool."""
-
-    prefill: int
-    cached: int
-    decode: int
-    kv_read_bytes: int
-    kv_byte_seconds: int
-    gpu_microseconds: int
-    money_nanos: int
-    network_bytes: int
+Amounts = tuple[int, int, int, int, int, int, int, int]
+"""Tokens prefilled, cached and decoded; KV bytes read, byte-seconds held; microseconds of a GPU, billionths of money,
+bytes of bodies."""
+KINDS: Final = ("prefill", "cached", "decode")
 
 
 class UsedTotals:
@@ -28,11 +20,11 @@ class UsedTotals:
     __slots__ = ("_totals",)
 
     def __init__(self) -> None:
-        self._totals: dict[Labels, Totals] = {}
+        self._totals: dict[Labels, tuple[int, ...]] = {}
 
-    def add(self, used: Totals, *labels: str) -> None:
+    def add(self, used: Amounts, *labels: str) -> None:
         totals = self._totals.get(labels)
-        self._totals[labels] = used if totals is None else Totals._make(map(add, totals, used))
+        self._totals[labels] = used if totals is None else tuple(map(add, totals, used))
 
     def families(self) -> Iterator[Metric]:
         labels = ("tenant", "model", "pool")
@@ -48,11 +40,12 @@ class UsedTotals:
         money = CounterMetricFamily("kvgate_money", "What calls cost by the prices of the file.", labels=labels)
         network = CounterMetricFamily("kvgate_network_bytes", "Bodies from and to clients.", labels=labels)
         for values, totals in list(self._totals.items()):
-            held.add_metric(values, totals.kv_byte_seconds)
-            gpu.add_metric(values, totals.gpu_microseconds / 1e6)
-            money.add_metric(values, totals.money_nanos / 1e9)
-            network.add_metric(values, totals.network_bytes)
-            for kind in ("prefill", "cached", "decode"):
-                tokens.add_metric([*values, kind], getattr(totals, kind))
-            read.add_metric(values, totals.kv_read_bytes)
+            for kind, count in zip(KINDS, totals, strict=False):
+                tokens.add_metric([*values, kind], count)
+            read_bytes, byte_seconds, gpu_microseconds, money_nanos, network_bytes = totals[len(KINDS) :]
+            read.add_metric(values, read_bytes)
+            held.add_metric(values, byte_seconds)
+            gpu.add_metric(values, gpu_microseconds / 1e6)
+            money.add_metric(values, money_nanos / 1e9)
+            network.add_metric(values, network_bytes)
         yield from (tokens, read, held, gpu, money, network)

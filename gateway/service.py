@@ -163,6 +163,8 @@ class Service:
         return self._policies
 
     def _follow_limit(self) -> None:
+        if self.model.context_limit_tokens is not None and self._limit_tokens is not None:
+            return  # what is configured stays
         limit = self.context_limit_tokens
         if limit != self._limit_tokens:
             self._limit_tokens, self._policies = limit, capped(self.caller.may.policies, limit)

@@ -16,6 +16,7 @@ from gateway.store_call import Call, StoreCounters, StoreSettings, StoreUnavaila
 
 OnError = Callable[[Call, str], None]
 _NOTHING = object()
+_ReplyError = hiredis.ReplyError
 _packed = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)  # its own types say a tuple of one
 _ASKING = _packed(("ASKING",))
 
@@ -73,9 +74,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
+        gets, next_call = self._reader.gets, self._waiting.popleft
         try:
-            while (reply := self._reader.gets()) is not _NOTHING:
-                self._answer(self._waiting.popleft(), reply)
+            while (reply := gets()) is not _NOTHING:
+                self._answer(next_call(), reply)
         except (hiredis.ProtocolError, IndexError):
             self.abort()  # not a Redis server, or out of step: nothing that follows can be trusted
 
@@ -106,17 +108,18 @@ class Connection(asyncio.Protocol):
         self._out = []
 
     def _answer(self, call: Call, reply: object) -> None:
-        if call.future.done():
+        future = call.future
+        if future.done():
             return
         self._misses = 0
         try:
-            if isinstance(reply, hiredis.ReplyError):
+            if isinstance(reply, _ReplyError):
                 self._on_error(call, str(reply))
             else:
-                call.future.set_result(call.read(reply))
+                future.set_result(call.read(reply))
         except Exception as fault:  # noqa: BLE001 - whatever it is, it is for whoever asked
             trace = fault.__traceback__  # begins with this frame, which holds the future
-            call.future.set_exception(fault.with_traceback(trace and trace.tb_next))
+            future.set_exception(fault.with_traceback(trace and trace.tb_next))
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
