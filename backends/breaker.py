@@ -62,6 +62,9 @@ def record(breaker: Breaker, outcome: Outcome, now: float, settings: BreakerSett
         return _after_probe(breaker, outcome, now, settings)
     if breaker.open_until is not None or outcome == "neutral":
         return breaker
+    spotless = breaker.judged == settings.window_calls and not (breaker.recent or breaker.consecutive)
+    if spotless and outcome == "success":
+        return breaker
     return _judged(breaker, outcome == "failure", now, settings)
 
 
@@ -72,8 +75,6 @@ def _after_probe(breaker: Breaker, outcome: Outcome, now: float, settings: Break
 
 
 def _judged(breaker: Breaker, failed: bool, now: float, settings: BreakerSettings) -> Breaker:
-    if not failed and breaker.judged == settings.window_calls and not breaker.recent and not breaker.consecutive:
-        return breaker  # nothing but successes: one more changes nothing
     recent = (breaker.recent << 1 | failed) & ((1 << settings.window_calls) - 1)
     judged = min(breaker.judged + 1, settings.window_calls)
     consecutive = breaker.consecutive + 1 if failed else 0

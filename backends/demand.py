@@ -15,7 +15,7 @@ class Demand(msgspec.Struct, frozen=True):
     """One call's predicted work.
 
     `home` is the replica that probably holds the session's KV cache. `patience_seconds` is how long the client may
-    be kept waiting before it is told no.
+    be kept waiting before it is told no. `cold_seconds`: the prefill where nothing is cached.
     """
 
     prefill_seconds: float
@@ -26,6 +26,7 @@ class Demand(msgspec.Struct, frozen=True):
     home: str | None
     model: str
     patience_seconds: float
+    cold_seconds: float = 0.0
 
 
 def phase(demand: Demand, prefill_heavy_above: float) -> Phase:

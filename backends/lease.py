@@ -59,11 +59,6 @@ class Seat:
         """Whether it has room for one more call, if its breaker lets any through."""
         return self.in_flight < self.most and self.resting_until <= now and self.healthy and not self.draining
 
-    def enter(self, demand: Demand) -> None:
-        self.in_flight += 1
-        self.prefill_seconds += demand.prefill_seconds
-        self.decode_seconds += demand.decode_seconds
-
     def state(self, ejected: bool, resting: bool = False) -> ReplicaState:
         return ReplicaState(
             self.name,
@@ -85,16 +80,9 @@ class Seat:
         if self.freshness.stale(now):
             self.extra_seconds += STALE_SECONDS
 
-    def leave(self, prefill_seconds: float, decode_seconds: float) -> None:
-        self.in_flight -= 1
-        self.prefill_seconds -= prefill_seconds
-        self.decode_seconds -= decode_seconds
-        if not self.in_flight:  # what rounding left over would make an idle replica look busy for ever
-            self.prefill_seconds = self.decode_seconds = 0.0
-
 
 class Lease:
-    """The right to use one replica for one call.
+    """The right to use one replica for one call, whose work stands against the replica until it is given back.
 
     Use it as a context: leaving it gives the lease back as `neutral`, unless `release` said before what was learned.
     """
@@ -105,6 +93,9 @@ class Lease:
         self._seat, self._demand, self._judge, self._probe = seat, demand, judge, probe
         self._prefill_seconds = demand.prefill_seconds
         self._released = False
+        seat.in_flight += 1
+        seat.prefill_seconds += demand.prefill_seconds
+        seat.decode_seconds += demand.decode_seconds
 
     @property
     def replica(self) -> Replica:
@@ -132,8 +123,14 @@ class Lease:
         if self._released:
             return
         self._released = True
-        self._seat.leave(self._prefill_seconds, self._demand.decode_seconds)
-        self._judge(self._seat, outcome, self._probe)
+        seat = self._seat
+        seat.in_flight -= 1
+        if seat.in_flight:
+            seat.prefill_seconds -= self._prefill_seconds
+            seat.decode_seconds -= self._demand.decode_seconds
+        else:  # what rounding left over would make an idle replica look busy for ever
+            seat.prefill_seconds = seat.decode_seconds = 0.0
+        self._judge(seat, outcome, self._probe)
 
     def __enter__(self) -> Self:
         return self

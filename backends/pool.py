@@ -96,7 +96,8 @@ class Pool:
 
     def at_once(self, demand: Demand, exclude: frozenset[str] = frozenset()) -> Lease | NoReplica | None:
         """The same without waiting. None: `lease` would."""
-        self._dispatch()  # a breaker may have become half open since; those who wait go first
+        if self._waiting:
+            self._dispatch()  # a breaker may have become half open since; those who wait go first
         return self._answer(demand, exclude)
 
     async def _wait(self, waiting: _Waiting, left_seconds: float) -> Lease | NoReplica:
@@ -156,7 +157,6 @@ class Pool:
             probe = seat.breaker.state(self._clock()) == "half_open" and not seat.breaker.probing
             if probe:
                 self._turn(seat, breaker.probe(seat.breaker))
-        seat.enter(demand)
         self._usual_seconds += USUAL_STEP * (demand.prefill_seconds + demand.decode_seconds - self._usual_seconds)
         return Lease(seat, demand, self._judge, probe=probe)
 
@@ -164,7 +164,8 @@ class Pool:
         after = breaker.record(seat.breaker, outcome, self._clock(), self.settings.breaker, probed=probe)
         if after is not seat.breaker:
             self._turn(seat, after)
-        self._dispatch()
+        if self._waiting:
+            self._dispatch()
 
     def _turn(self, seat: Seat, after: Breaker) -> None:
         seat.breaker = after

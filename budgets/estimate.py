@@ -136,7 +136,7 @@ def estimate(ask: Ask, ratio: LearnedRatio, reply: Quantile, bounds: Bounds) -> 
         prompt = min(prompt, bounds.prompt_tokens * ask.prompts)
     if not ask.generates:
         return Usage.estimated(prompt, 0)
-    decode = reply.estimate(bounds.usual_reply_tokens)
+    decode = bounds.usual_reply_tokens if reply.value is None else reply.value
     if ask.max_tokens is not None:
         decode = max(0, min(decode, ask.max_tokens))
     if bounds.reply_tokens is not None:

@@ -47,7 +47,7 @@ from gateway.tenants import Caller
 from gateway.texts import Place, Texts
 from gateway.vault import Vault
 from policies.keeping import NOTHING
-from policies.memory import EMPTY
+from policies.memory import EMPTY, Memory
 
 
 class Books:
@@ -99,7 +99,7 @@ class Books:
         if session is NO_SESSION and id:
             organisation = service.caller.may.organisation
             session = Session(tenant, id, "unread", organisation=organisation, unread_at=monotonic())
-        memory = self._memories.of(session)
+        memory = self._memories.of(session) if session.memory else EMPTY
         recalled = None
         if id and (session.status == "unread" or self.recollections.unsaved):
             recalled = self.recollections.of(session, chain, memory, monotonic())
@@ -205,7 +205,11 @@ class Books:
             elif saving is not None:
                 saved = await self._store.ask(saving, WRITE_SECONDS)
             if saved is not None and progress is not None:
-                await self._saved(passage, opened.session, progress, saved)
+                self._metrics.sessions_live.set(saved.live, self._metrics.tenant(service.caller.tenant))
+                if saved.evicted:
+                    histories = service.caller.may.session.history != "none"
+                    await self._forgetting.evicted(service.place, saved.evicted, histories=histories)
+                await self._remember(opened.session, progress, service.session_limits, passage.memory, saved)
         except StoreError as error:
             self._noting.unwritten(error)
             if settling is not None and error.retryable:
@@ -220,16 +224,13 @@ class Books:
                 self._backlog.add(settling)
             raise
 
-    async def _saved(self, passage: Passage, session: Session, progress: Progress, saved: Saved) -> None:
+    async def _remember(
+        self, session: Session, progress: Progress, limits: SessionLimits, memory: Memory, saved: Saved
+    ) -> None:
         """A session is written: join its edits with those of others, and keep in mind how it was left."""
-        caller = passage.service.caller
-        self._metrics.sessions_live.set(saved.live, self._metrics.tenant(caller.tenant))
-        if saved.evicted:
-            place, histories = Place(caller.tenant, caller.may.organisation), caller.may.session.history != "none"
-            await self._forgetting.evicted(place, saved.evicted, histories=histories)
         if saved.other is not None:
-            await self._memories.join(self._store.ask, session, saved, passage.memory)
-        self.recollections.saved(session, progress, saved, passage.service.session_limits, passage.memory, monotonic())
+            await self._memories.join(self._store.ask, session, saved, memory)
+        self.recollections.saved(session, progress, saved, limits, memory, monotonic())
 
     async def _write_late(self, left: Left) -> bool:
         """Write a record that had waited; false if its session was deleted since. Raises `StoreError`."""
@@ -237,9 +238,7 @@ class Books:
         saved = await self._store.ask(_saving(left.session, left.unsaved, left.limits), WRITE_SECONDS)
         await self._forgetting.evicted(Place(left.session.tenant, left.session.organisation), saved.evicted)
         if self.recollections.still(left):
-            if saved.other is not None:
-                await self._memories.join(self._store.ask, left.session, saved, left.memory)
-            self.recollections.saved(left.session, left.unsaved, saved, left.limits, left.memory, monotonic())
+            await self._remember(left.session, left.unsaved, left.limits, left.memory, saved)
         return saved.status != "deleted"
 
     def _learn(self, passage: Passage, used: Usage) -> None:

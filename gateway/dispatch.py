@@ -46,9 +46,11 @@ class Dispatch:
                         self._metrics.timeouts.add(1, job.candidates[0][0].name, "queue")
                     raise fault or no_replica(found)
                 pool, lease = found
-                if not self._affordable(pool, retry=fault is not None):
+                left = pool.retries.earned() if fault is None else pool.retries.spent()
+                if left is None:
                     lease.release("neutral")
                     break
+                pool.retries = left
                 delivery.pool, delivery.replica = pool.name, lease.replica.name
                 try:
                     return await Attempt(job, pool, lease, responder, delivery, self._metrics, self._clock).run()
@@ -62,14 +64,6 @@ class Dispatch:
             raise fault or no_replica(NoReplica("unhealthy"))
         finally:
             fault = None  # its traceback holds this frame
-
-    def _affordable(self, pool: ServedPool, *, retry: bool) -> bool:
-        """A first attempt always; a retry as far as the pool's budget goes."""
-        left = pool.retries.spent() if retry else pool.retries.earned()
-        if left is None:
-            return False
-        pool.retries = left
-        return True
 
     async def _lease(self, job: Job, tried: frozenset[str], deadline: float) -> tuple[ServedPool, Lease] | NoReplica:
         """A lease on the first candidate that can take the call; a busy one is waited for before the next is asked."""

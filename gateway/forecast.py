@@ -135,6 +135,7 @@ def demands(service: Service, expected: Expected, session: str | None, home: str
     for pool, pace in zip(service.pools, service.paces, strict=True):
         here = home if home is not None and pool.has(home) else None
         cached = 0 if here is None else expected.cached_tokens
-        seconds = pace.seconds(prompt, cached, decode)
-        wanted.append(Demand(*seconds, prompt - cached, decode, session, here, model, 0.0))
+        prefill_seconds, decode_seconds, cold_seconds = pace.seconds(prompt, cached, decode)
+        seconds = prefill_seconds, decode_seconds
+        wanted.append(Demand(*seconds, prompt - cached, decode, session, here, model, 0.0, cold_seconds))
     return wanted

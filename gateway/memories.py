@@ -37,6 +37,8 @@ class Memories:
 
     def changed(self, session: Session, read: Memory, now: Memory) -> bytes | None:
         """What is to be written, sealed; None where `now` is what was read, and sealed as it would be today."""
+        if now is EMPTY and read is EMPTY and not session.memory:
+            return None
         same = now is read and (now is not EMPTY or not session.memory)
         if same and (not session.memory or self._vault.current(session.memory)):
             return None

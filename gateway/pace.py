@@ -41,11 +41,12 @@ class Pace:
         """Of `decode_tokens` tokens that follow a prompt of `context_tokens`."""
         return self._decoded((rounded(context_tokens), rounded(decode_tokens)))
 
-    def seconds(self, tokens: int, cached_tokens: int, decode_tokens: int) -> tuple[float, float]:
-        """Both, of one call."""
+    def seconds(self, tokens: int, cached_tokens: int, decode_tokens: int) -> tuple[float, float, float]:
+        """Both, of one call, and last the prefill with nothing cached."""
         prompt = rounded(tokens)
-        prefill = self._prefilled((prompt, rounded(cached_tokens) if cached_tokens else 0))
-        return prefill, self._decoded((prompt, rounded(decode_tokens)))
+        cold = self._prefilled((prompt, 0))
+        prefill = self._prefilled((prompt, rounded(cached_tokens))) if cached_tokens else cold
+        return prefill, self._decoded((prompt, rounded(decode_tokens))), cold
 
     def _prefilled(self, key: tuple[int, int]) -> float:
         if (seconds := self._prefill.get(key)) is None:

@@ -160,9 +160,7 @@ class Pipeline:
         expected = self._expected(passage, opened, planned)
         passage.prefix = prefix_of(planned, opened.session, expected.cached_tokens)
         wanted = demands(service, expected, opened.session.id, home)
-        cold_seconds = wanted[0].prefill_seconds
-        if wanted[0].prefill_tokens < expected.prompt_tokens:
-            cold_seconds = service.paces[0].prefill_seconds(expected.prompt_tokens)
+        cold_seconds = wanted[0].cold_seconds
         heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
         passage.phase = "prefill" if heavy else "decode"
         order = candidates(service.pools, wanted, passage.phase, home, cold_seconds, service.first_pool)

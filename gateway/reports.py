@@ -76,9 +76,10 @@ def budget(stood: Stood, *, ietf: bool = False) -> list[Header]:
     headers = [*pair(stood.each, stood.at_seconds)] if ietf else []
     for terms, in_use in stood.shown:
         limit, left, reset = KINDS[terms.limit.dimension]
+        capacity = terms.limit.capacity
         headers += (
-            (limit, b"%d" % terms.limit.capacity),
-            (left, b"%d" % remaining(terms, in_use)),
+            (limit, b"%d" % capacity),
+            (left, b"%d" % max(0, capacity - -(-in_use // terms.scale))),
             (reset, duration(terms.reset_seconds(in_use, stood.at_seconds)).encode()),
         )
     return headers

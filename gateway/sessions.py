@@ -174,7 +174,8 @@ def memory_place(session: Session) -> str:
 
 def loading(tenant: str, id: str, chain: Chain, organisation: str | None = None) -> Step[Session]:
     """The branch that a conversation continues, found by its last few links. Gives `part` where those show nothing."""
-    return _loading(tenant, id, organisation, len(chain), chain.links(max(0, len(chain) - _RECENT)))
+    count = len(chain)
+    return _loading(tenant, id, organisation, count, chain.links(max(0, count - _RECENT)))
 
 
 def loading_whole(part: Session, chain: Chain) -> Step[Session]:

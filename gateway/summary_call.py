@@ -91,7 +91,7 @@ class SummaryCall:
         service, prompt = asked.service, opened.expected.prompt_tokens
         expected = Expected(prompt, min(asked.warm_tokens, prompt), opened.expected.decode_tokens)
         wanted = demands(service, expected, asked.session, asked.home)
-        cold_seconds = service.paces[0].prefill_seconds(prompt)
+        cold_seconds = wanted[0].cold_seconds
         order = candidates(service.pools, wanted, "prefill", asked.home, cold_seconds, service.first_pool)
         return Job(asked.call, service, asked.call.body, order, "prefill", (), asked.request_id, b"")
 

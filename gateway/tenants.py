@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -55,10 +55,10 @@ class Caller:
     cache_salt: bytes
     budgets: tuple[Limit, ...] = ()
     session_boosts: tuple[Boost, ...] = ()
+    tenant: str = field(init=False)
 
-    @property
-    def tenant(self) -> str:
-        return self.may.tenant
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tenant", self.may.tenant)
 
 
 class Admission:
