@@ -49,6 +49,9 @@ class Settings(BaseSettings):
     admin_socket: Path | None = Field(default=None, description="Where a worker tells its supervisor how it is.")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_seconds: Duration = 30.0
+    drain_delay_seconds: Annotated[
+        Duration, Field(description="How long /readyz says no before the port closes and draining begins.")
+    ] = 0.0
 
     @property
     def worker(self) -> int:

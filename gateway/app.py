@@ -4,10 +4,11 @@ Rule: everything that lives longer than a request is made here once and handed t
 state of its own. The tenants' port opens last and closes first.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from config.model import Config
@@ -61,6 +62,8 @@ class Gateway:
     requests: Tasks = field(default_factory=Tasks)
     summaries: Tasks = field(default_factory=Tasks)
     books: Books | None = None
+    server: Server | None = None
+    hurried: asyncio.Event = field(default_factory=asyncio.Event)
 
     def settlements_waiting(self) -> int:
         """Settlements that wait for the store."""
@@ -86,6 +89,8 @@ class Gateway:
     async def put(self, config: Config) -> None:
         """Put a checked configuration into force; open calls end under the one they began with."""
         self.snapshot = await self.configuring.snapshot(config, self.snapshot)
+        if self.server is not None:
+            self.server.limits = replace(self.server.limits, unread_seconds=config.routing.unread_timeout_seconds)
 
     def renew(self, tenants: Sequence[str]) -> None:
         """Take up what the store says of these tenants by now."""
@@ -93,6 +98,7 @@ class Gateway:
 
     def stop_now(self) -> None:
         """End what still runs of a gateway that drains, each with its own error."""
+        self.hurried.set()
         self.background.start(self.requests.close(), name="stop")
 
     async def close_pools(self) -> None:
@@ -120,7 +126,7 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
         ends.push_async_callback(gateway.close_pools)
         forecast = Forecast()
         ends.push_async_callback(forecast.exchange, store)
-        server = front(gateway, settings, forecast)
+        server = gateway.server = front(gateway, settings, forecast)
         ends.callback(server.close)
         readings.register(metrics, store, gateway.pools, server, gateway.settlements_waiting, gateway.sessions_waiting)
         readings.register_roster(metrics, roster)
@@ -142,12 +148,20 @@ async def running(config: Config, settings: Settings) -> AsyncIterator[Gateway]:
             yield gateway
         finally:
             gateway.draining = True
+            await turned_away(gateway, settings.drain_delay_seconds)
             ended = await server.drain(settings.drain_seconds)
             log(logging.INFO, "stopped", cut=0 if ended else len(gateway.requests))
             await gateway.requests.close()
             await gateway.summaries.close()
             if gateway.books is not None:
                 await gateway.books.written()
+
+
+async def turned_away(gateway: Gateway, seconds: float) -> None:
+    """Go on as before while `/readyz` says no, so that what is in front sends nothing here when the port closes."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await gateway.hurried.wait()
 
 
 async def first_snapshot(configuring: Configuring, config: Config) -> Snapshot:

@@ -176,7 +176,7 @@ async def supervising(config: Path, settings: Settings) -> AsyncIterator[Supervi
             yield supervisor
         finally:
             await keeping.close()
-            patience = settings.drain_seconds + ENDS_WITHIN_SECONDS
+            patience = settings.drain_delay_seconds + settings.drain_seconds + ENDS_WITHIN_SECONDS
             await asyncio.gather(*(worker.stopped(patience) for worker in workers))
 
 

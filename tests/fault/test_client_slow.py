@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from gateway.embedded import EmbeddedServer
-from tests.house import gateway, until
+from tests.house import configured, gateway, until
 from tests.upstream import CHUNKED, DONE, END, Peer, Script, chunk, frame, upstream
 
 PIECE = frame("x" * 60_000)
@@ -58,6 +58,20 @@ async def test_a_client_that_never_reads_and_leaves_frees_the_engine(valkey: Emb
         await house.nothing_left()
         await until(lambda: not up.connections)
         assert await house.metric("kvgate_requests_total", outcome="client_gone") == 1
+
+
+async def test_a_reload_changes_how_long_a_client_may_leave_its_stream_unread(valkey: EmbeddedServer) -> None:
+    async with (
+        upstream(floods([0], asyncio.Event())) as up,
+        gateway({"any": {"one": up.url}}, valkey.url) as house,
+    ):
+        _, writer = await house.send(stream=True)
+        await until(lambda: bool(up.peers))
+        await house.gateway.put(configured({"any": {"one": up.url}}, impatient))
+        await up.peers[0].gone.wait()
+        await house.quiet()
+        assert await house.metric("kvgate_requests_total", outcome="client_slow") == 1
+        writer.transport.abort()
 
 
 def impatient(data: dict[str, Any]) -> None:
