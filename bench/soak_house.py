@@ -39,6 +39,7 @@ class House:
         self.url = f"http://127.0.0.1:{self._port}"
         self.pid = 0
         self.store_url = ""
+        self._gateway: guarded.Child | None = None
 
     def start(self, ends: ExitStack) -> None:
         """Store, engines, gateway; each ends with this program."""
@@ -52,17 +53,17 @@ class House:
             ends.callback(child.close)
         file = self._folder / "kvgate.yaml"
         file.write_text(yaml.safe_dump(self._configuration()))
-        os.environ.update(
-            KVGATE_PORT=str(self._port),
-            KVGATE_ADMIN_PORT=str(self._admin_port),
-            KVGATE_STORE_URL=store.url,
-            KVGATE_DATA_DIR=str(self._folder / "data"),
-            KVGATE_LOG_LEVEL="warning",
-        )
-        gateway = guarded.start(
-            [sys.executable, "-m", "gateway", "serve", "-c", str(file)], log=self._folder / "gateway.log"
-        )
-        ends.callback(gateway.close)
+        settings = {
+            "KVGATE_PORT": self._port,
+            "KVGATE_ADMIN_PORT": self._admin_port,
+            "KVGATE_STORE_URL": store.url,
+            "KVGATE_DATA_DIR": self._folder / "data",
+            "KVGATE_LOG_LEVEL": "warning",
+        }
+        command = ["env", *(f"{name}={value}" for name, value in settings.items())]
+        command += [sys.executable, "-m", "gateway", "serve", "-c", str(file)]
+        self._gateway = guarded.start(command, log=self._folder / "gateway.log")
+        ends.callback(self._gateway.close)
 
     def _configuration(self) -> Mapping[str, object]:
         engines = [f"http://127.0.0.1:{port}" for port in self._engines]
@@ -86,9 +87,9 @@ class House:
         }
 
     async def ready(self, http: aiohttp.ClientSession) -> None:
-        """Wait for the gateway and remember its process."""
+        """Wait for the gateway and remember its process. Raises `SystemExit` with what it said if it does not start."""
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and self._gateway is not None and self._gateway.alive():
             try:
                 async with http.get(f"{self.url}/readyz") as answer:
                     if answer.status == 200:
@@ -97,7 +98,12 @@ class House:
             except aiohttp.ClientError:
                 pass
             await asyncio.sleep(0.1)
-        raise SystemExit(f"the gateway did not start; see {self._folder / 'gateway.log'}")
+        said = [line for name in ("engines", "gateway") for line in self._log(name)]
+        raise SystemExit("the gateway did not start: " + ("; ".join(said[-3:]) or "it said nothing for a minute"))
+
+    def _log(self, name: str) -> list[str]:
+        file = self._folder / f"{name}.log"
+        return file.read_text(errors="replace").splitlines() if file.exists() else []
 
     async def metrics(self, http: aiohttp.ClientSession) -> Mapping[str, float]:
         """The sums of the gateway's metrics, by name; of what is remembered also by name and `what`."""

@@ -1,10 +1,15 @@
-"""`make soak`: both parts run, the end says how each of them ended, and a failure of either is one of the whole."""
+"""`make soak`: both parts run, the end says how each of them ended and why, and a failure of either is one of all."""
 
 import os
+import socket
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
+import aiohttp
 import pytest
+
+from bench.soak_house import House
 
 ROOT = Path(__file__).parents[2]
 PART = """#!/bin/sh
@@ -39,3 +44,15 @@ def test_every_command_is_made_whatever_files_there_are() -> None:
     (phony,) = [line for line in makefile.splitlines() if line.startswith(".PHONY:")]
     commands = {line.partition(":")[0] for line in makefile.splitlines() if ": " in line and " ## " in line}
     assert commands <= set(phony.split())
+
+
+async def test_a_gateway_that_does_not_start_is_told_with_its_reason(tmp_path: Path) -> None:
+    with ExitStack() as ends, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port: int = taken.getsockname()[1]
+        house = House(tmp_path, port - 1, speed=100.0)  # its admin port is the next one
+        house.start(ends)
+        async with aiohttp.ClientSession() as http:
+            with pytest.raises(SystemExit, match=f"the gateway did not start: .*cannot listen on 127.0.0.1:{port}"):
+                await house.ready(http)
