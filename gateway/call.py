@@ -49,10 +49,11 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     `messages` are the wire bytes of each message; `present` names the owned top-level fields the client sent, with
     their raw JSON values. `choices` come back for all prompts together, and an engine may compute `sequences` to choose
-    from. `content_bytes` bounds the tokens of all prompts from above (a token is at least one byte),
-    `prompt_bytes` those of the longest one. `largest_output_bytes` is the largest message that may be a tool's output.
-    `overhead` is text outside the messages, `overhead_tokens` what came as token ids; of several `prompts`, each run on
-    its own, those of the longest. `mended` places of the body held lone surrogates, which no engine takes.
+    from. `content_bytes` bounds the tokens of all prompts from above (a token is at least one byte), `prompt_bytes`
+    those of the longest one. `largest_output_bytes` is the largest message that may be a tool's output. `overhead` is
+    text outside the messages that a template may put into the prompt, the `tools` first; `overhead_tokens` what came as
+    token ids; of several `prompts`, each run on its own, those of the longest. `mended` places of the body held lone
+    surrogates, which no engine takes.
     """
 
     dialect: "Dialect"
@@ -66,6 +67,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     prompt_bytes: int = 0
     largest_output_bytes: int = 0
     overhead: bytes = b""
+    tools: bytes = b""
     overhead_tokens: int = 0
     max_tokens: int | None = None
     choices: int = 1

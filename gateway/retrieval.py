@@ -46,15 +46,16 @@ TOOL: Final = msgspec.json.encode(
 
 def announced(call: Call) -> Call:
     """The call with the function behind its tools; the very same call if it has none, or that one already."""
-    tools = call.overhead.strip()
+    tools = call.tools.strip()
     if not call.messages or _SOME.match(tools) is None or NAME.encode() in tools:
         return call
     more = b"".join((tools[:-1].rstrip(), b",", TOOL, b"]"))
-    added = len(more) - len(call.overhead)
+    added = len(more) - len(call.tools)
     return msgspec.structs.replace(
         call,
         body=edited(call.body, {"tools": more}, {"tools": b""}),
-        overhead=more,
+        overhead=more + call.overhead[len(call.tools) :],
+        tools=more,
         content_bytes=call.content_bytes + added,
         prompt_bytes=call.prompt_bytes + added,
     )

@@ -50,6 +50,9 @@ class ChatBody(OpenAIBody, kw_only=True):
 
     messages: list[msgspec.Raw]
     tools: msgspec.Raw = msgspec.Raw(b"")
+    functions: msgspec.Raw = msgspec.Raw(b"")
+    documents: msgspec.Raw = msgspec.Raw(b"")
+    chat_template_kwargs: msgspec.Raw = msgspec.Raw(b"")
 
 
 _DECODER = msgspec.json.Decoder(ChatBody, strict=False)
@@ -67,7 +70,8 @@ class OpenAIChat(OpenAIDialect):
         if not chat.messages:
             raise InvalidRequest("`messages` must hold at least one message.", param="messages")
         messages = tuple(map(bytes, chat.messages))
-        overhead = bytes(chat.tools)
+        tools = bytes(chat.tools)
+        overhead = b"".join((tools, chat.functions, chat.documents, chat.chat_template_kwargs))
         sizes = [countable_bytes(message) for message in messages]
         content_bytes = sum(sizes) + len(overhead)
         choices = choices_of(chat)
@@ -83,6 +87,7 @@ class OpenAIChat(OpenAIDialect):
             prompt_bytes=content_bytes,
             largest_output_bytes=largest_output(messages, sizes) if _may_be_tools(body) else 0,
             overhead=overhead,
+            tools=tools,
             max_tokens=limit_of(chat),
             choices=choices,
             sequences=choices,

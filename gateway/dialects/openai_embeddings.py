@@ -15,6 +15,7 @@ class EmbeddingBody(OpenAIBody, kw_only=True):
     """An embedding request as far as we read it."""
 
     input: msgspec.Raw = msgspec.Raw(b"null")
+    messages: msgspec.Raw = msgspec.Raw(b"")
 
 
 _DECODER = msgspec.json.Decoder(EmbeddingBody, strict=False)
@@ -27,7 +28,7 @@ class OpenAIEmbeddings(OpenAIDialect):
 
     def parse(self, body: bytes) -> Call:
         embedding, body, mended = parsed(_DECODER, body)
-        field = bytes(embedding.input)
+        field = max(bytes(embedding.input), bytes(embedding.messages), key=len)  # an engine reads one of them
         prompts = prompts_of(field)
         longest = max(prompts, key=len)
         text, ids = countable(longest)

@@ -24,5 +24,7 @@ def countable(prompt: bytes) -> tuple[bytes, int]:
         value = msgspec.json.decode(prompt)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return prompt, 0
+    if isinstance(value, str):
+        return value.encode(), 0
     ids = sum(isinstance(item, int) for item in value) if isinstance(value, list) else 0
-    return (value if isinstance(value, str) else "").encode(), ids
+    return (b"" if ids or not value else prompt), ids

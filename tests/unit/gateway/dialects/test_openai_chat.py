@@ -8,12 +8,14 @@ from gateway import digests
 from gateway.call import Call
 from gateway.counting import MEDIA_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from gateway.dialects.openai_chat import MEDIA_BYTES, OpenAIChat, countable_bytes
+from gateway.retrieval import announced
 from gateway.tokens import counter
 from policies.edit import DropMessages, ReplaceText
 from policies.trim_tool_output import TEMPLATE_TOKENS
 
 CHAT = OpenAIChat()
 COUNT = counter()
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {}}}
 BASE64 = "iVBORw0KGgo" * 2_000
 
 
@@ -75,6 +77,25 @@ def test_sizes_are_those_of_all_messages_and_the_tools() -> None:
     call = parse({"role": "user", "content": "a"}, {"role": "user", "content": "bbb"}, tools=tools)
     assert call.overhead == json.dumps(tools).encode()
     assert call.content_bytes == sum(map(len, call.messages)) + len(call.overhead)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("documents", [{"title": "a book", "text": "word " * 500}]),
+        ("chat_template_kwargs", {"model_identity": "word " * 500}),
+        ("functions", [{"name": "f", "description": "word " * 500}]),
+    ],
+)
+def test_whatever_else_a_template_may_put_into_the_prompt_counts(name: str, value: object) -> None:
+    """Else it would be a way around every limit of a prompt."""
+    bare, call = parse({"role": "user", "content": "Hi"}), parse({"role": "user", "content": "Hi"}, **{name: value})
+    assert call.content_bytes == call.prompt_bytes >= bare.content_bytes + 2_500
+    assert COUNT(call.overhead.decode()) > 500
+    announced_call = announced(parse({"role": "user", "content": "Hi"}, tools=[TOOL], **{name: value}))
+    assert json.loads(announced_call.body)[name] == value
+    assert len(json.loads(announced_call.body)["tools"]) == 2
+    assert announced_call.content_bytes > call.content_bytes
 
 
 def test_the_largest_output_is_that_of_a_tool() -> None:
