@@ -111,7 +111,8 @@ class Attempt(msgspec.Struct, eq=False):
             raise errors.EngineError("The engine compressed its answer.")  # it was told not to
         if kind.startswith(EVENT_STREAM):
             return await self._streamed(exchange)
-        body = await exchange.body()
+        if not (body := await exchange.body()):
+            raise errors.EngineError("The engine answered nothing.")
         self._delivery.usage = usage_of(body)
         if self._delivery.usage is None and self._job.call.generates:
             self._delivery.counted_tokens = self._job.service.counter.text(said(body))

@@ -236,7 +236,7 @@ class ClientConnection(asyncio.Protocol):
 
     def timed_out(self) -> None:
         """Past the deadline: nothing asked yet is closed quietly, half a request is answered with a 408."""
-        if self.receiving and not self._refused:
+        if self.receiving:
             self._refuse(408, "The request was not complete in time.")
         elif self.responder is None:
             self._close()
@@ -250,8 +250,8 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def receiving(self) -> bool:
-        """Whether a request has begun to come in."""
-        return self._in_head or self._in_body
+        """Whether a request has begun to come in that may still be answered."""
+        return (self._in_head or self._in_body) and not self._refused
 
     def drain(self) -> None:
         """Take up nothing more than what is being answered, or has begun to come in."""

@@ -347,6 +347,14 @@ def receiving(server: Server) -> bool:
     return any(one.receiving for one in server.connections)
 
 
+async def test_a_refused_client_does_not_hold_up_a_server_that_drains(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(post(b"a", "Content-Length: 5000"))
+    assert (await asyncio.wait_for(reader.read(), 5.0)).startswith(b"HTTP/1.1 413 ")
+    assert await asyncio.wait_for(server.drain(3600.0), 5.0)
+    writer.close()
+
+
 async def test_half_a_request_does_not_hold_up_a_server_that_drains_for_longer_than_it_may(server: Server) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(post(b"ab", "Content-Length: 3"))

@@ -260,6 +260,13 @@ async def test_an_answer_that_is_compressed_although_it_must_not_be_is_no_answer
     assert await house.metric("kvgate_attempts_total", outcome="failure") == 1
 
 
+@pytest.mark.parametrize("head", [b"204 No Content\r\n", b"200 OK\r\ncontent-length: 0\r\n"])
+async def test_an_empty_answer_is_no_answer(house: House, up: Upstream, head: bytes) -> None:
+    up.scripts = [answers(b"HTTP/1.1 " + head + b"\r\n")]
+    answer = await house.chat()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_error")
+
+
 async def test_an_answer_may_say_that_it_is_not_compressed(house: House, up: Upstream) -> None:
     up.scripts = [answers(reply(200, b'{"choices":[]}', b"content-encoding: Identity"))]
     answer = await house.chat()
