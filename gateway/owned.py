@@ -5,6 +5,7 @@ not sent to it.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,8 @@ from gateway.call import Call
 from gateway.dialects.base import FORBIDDEN, LIMIT_FIELDS
 from gateway.tenants import Caller
 
+EVERY_FRAME: Final = "continuous_usage_stats"
+"""Of no effect without `include_usage`; with it, every frame tells the usage so far."""
 _FORBIDDEN = frozenset(FORBIDDEN)
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
 
@@ -69,5 +72,7 @@ def _limits(call: Call, tier: MaxTokens) -> dict[str, bytes]:
 
 
 def _with_usage(options: bytes | None) -> bytes:
+    """The client's options, with the usage that it did not ask for: in one frame at the end, which can be taken out."""
     given = msgspec.json.decode(options) if options else None
-    return msgspec.json.encode((given if isinstance(given, dict) else {}) | {"include_usage": True})
+    kept = {name: value for name, value in given.items() if name != EVERY_FRAME} if isinstance(given, dict) else {}
+    return msgspec.json.encode(kept | {"include_usage": True})

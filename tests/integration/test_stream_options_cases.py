@@ -172,3 +172,13 @@ async def gateway_of_old_and_new(valkey: EmbeddedServer, change: Change) -> Asyn
         gateway({"any": {"one": old.url}}, valkey.url, change) as at,
     ):
         yield at, old, int(old.url.rpartition(":")[2])
+
+
+async def test_usage_on_every_frame_without_usage_at_the_end_is_no_usage_at_all(valkey: EmbeddedServer) -> None:
+    """vLLM takes it so: the usage that we ask for must not wake what the client asked for in vain."""
+    async with house(valkey.url, {"any": ("one",)}) as running:
+        answer = await running.chat(stream=True, stream_options={"continuous_usage_stats": True})
+        assert events(answer.text)[-1] == "[DONE]"
+        assert '"usage"' not in answer.text
+        await running.nothing_left()
+        assert await running.metric("kvgate_tokens_total", kind="decode") == 8

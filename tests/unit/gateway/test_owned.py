@@ -49,7 +49,9 @@ def test_priority_is_the_tiers_and_is_sent_only_where_it_is_understood() -> None
         ({"stream": True, "stream_options": None}, {"include_usage": True}),
         ({"stream": True, "stream_options": {"include_usage": False}}, {"include_usage": True}),
         ({"stream": True, "stream_options": {"x": 1}}, {"x": 1, "include_usage": True}),
+        ({"stream": True, "stream_options": {"continuous_usage_stats": True}}, {"include_usage": True}),
         ({"stream": True, "stream_options": {"include_usage": True}}, None),
+        ({"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}, None),
         ({"stream": False}, None),
     ],
 )
