@@ -93,6 +93,15 @@ class CompletionBody(GenerationBody):
     echo: bool | None = False
 
     @property
+    def asked_tokens(self) -> tuple[str, int | None]:
+        """A prompt that comes back alone takes one token, which is not shown."""
+        return ("max_tokens", 1 if self.only_echoes else self.max_tokens)
+
+    @property
+    def only_echoes(self) -> bool:
+        return bool(self.echo) and self.max_tokens == 0
+
+    @property
     def prompts(self) -> list[str | list[int]]:
         return _each(self.prompt)
 

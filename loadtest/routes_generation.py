@@ -28,7 +28,7 @@ from loadtest.records import recorded
 from loadtest.sequence import Key
 from loadtest.wire import dump
 from loadtest.wire_chat import ChatWire
-from loadtest.wire_completions import CompletionWire
+from loadtest.wire_completions import CompletionWire, Echo
 from loadtest.wire_errors import invalid
 
 LOAD_FORMAT = "endpoint-load-metrics-format"
@@ -59,7 +59,7 @@ class GenerationRoutes:
         check(body, self._settings)
         prompts = [self._prompt(body, prompt) for prompt in body.prompts]
         job = self._job("cmpl", request, body, prompts, [])
-        return await self._deliver(request, body, job, CompletionWire(self._settings.served, bool(body.echo)))
+        return await self._deliver(request, body, job, CompletionWire(self._settings.served, _echo(body)))
 
     def _prompt(self, body: CompletionBody, prompt: str | list[int]) -> "tuple[array[int], str]":
         tokenizer = self._emulator.tokenizer
@@ -158,6 +158,10 @@ class GenerationRoutes:
             case "text":
                 named = ", ".join(f"named_metrics.{name}={value}" for name, value in values.items())
                 response.headers["endpoint-load-metrics"] = f"TEXT {named}"
+
+
+def _echo(body: CompletionBody) -> Echo:
+    return "only" if body.only_echoes else "before" if body.echo else "no"
 
 
 def _stream_options(body: GenerationBody, forced: bool) -> dict[str, bool]:

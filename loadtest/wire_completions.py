@@ -4,14 +4,19 @@ Rule: every key here stands at the same place in a recorded reply of vLLM 0.32; 
 against each other.
 """
 
-from loadtest.job import Job
+from typing import Literal
+
+from loadtest.job import Choice, Job
 from loadtest.wire import framed
 from loadtest.wire_errors import busy, failed
 from loadtest.wire_usage import CONTENT_TYPE, DONE, FINGERPRINT, counts, whole_usage, with_fingerprint, with_usage
 
+Echo = Literal["no", "before", "only"]
+"""Where the prompt comes back: not at all, before the reply, or in its place."""
+
 
 class CompletionWire:
-    """/v1/completions. `echo` puts the prompt before the reply."""
+    """/v1/completions."""
 
     content_type = CONTENT_TYPE
     end = DONE
@@ -19,7 +24,7 @@ class CompletionWire:
     busy = staticmethod(busy)
     failed = staticmethod(failed)
 
-    def __init__(self, model: str, echo: bool) -> None:
+    def __init__(self, model: str, echo: Echo = "no") -> None:
         self._model = model
         self._echo = echo
 
@@ -45,9 +50,7 @@ class CompletionWire:
         utterance = job.choices[choice].utterance
         delta = utterance.deltas[index]
         last = index + 1 == len(utterance.deltas)
-        text = delta.text if delta else ""
-        if self._echo and index == 0:
-            text = (job.choices[choice].prompt_text or "") + text
+        text = self._shown(job.choices[choice], delta.text if delta else "", first=index == 0)
         shown: dict[str, object] = {"index": choice, "text": text, "logprobs": None}
         shown["finish_reason"] = utterance.finish if last else None
         shown["stop_reason"] = utterance.stop_reason if last else None
@@ -67,10 +70,9 @@ class CompletionWire:
 
     def _choice(self, job: Job, index: int) -> dict[str, object]:
         choice = job.choices[index]
-        echoed = (choice.prompt_text or "") if self._echo else ""
         return {
             "index": index,
-            "text": echoed + choice.utterance.text,
+            "text": self._shown(choice, choice.utterance.text, first=True),
             "logprobs": None,
             "finish_reason": choice.utterance.finish,
             "stop_reason": choice.utterance.stop_reason,
@@ -79,6 +81,10 @@ class CompletionWire:
             "prompt_token_ids": list(choice.prompt) if job.return_token_ids else None,
             "routed_experts": None,
         }
+
+    def _shown(self, choice: Choice, said: str, *, first: bool) -> str:
+        prompt = (choice.prompt_text or "") if first and self._echo != "no" else ""
+        return prompt if self._echo == "only" else prompt + said
 
     def _chunk(self, job: Job, choices: list[dict[str, object]]) -> dict[str, object]:
         return {

@@ -157,20 +157,23 @@ def wants_usage(body: OpenAIBody) -> bool:
     return bool(options and options.include_usage)
 
 
-def limit_of(body: OpenAIBody) -> int | None:
-    """The client's limit on generated tokens, the first of `LIMIT_FIELDS` that has one; `None` if it gave none."""
-    first = None if body.max_completion_tokens is UNSET else _limit(LIMIT_FIELDS[0], body.max_completion_tokens)
-    second = None if body.max_tokens is UNSET else _limit(LIMIT_FIELDS[1], body.max_tokens)
+def limit_of(body: OpenAIBody, least: int = 1) -> int | None:
+    """The client's limit on generated tokens, the first of `LIMIT_FIELDS` that has one; `None` if it gave none.
+
+    Raises `InvalidRequest` for one below `least`.
+    """
+    first = None if body.max_completion_tokens is UNSET else _limit(LIMIT_FIELDS[0], body.max_completion_tokens, least)
+    second = None if body.max_tokens is UNSET else _limit(LIMIT_FIELDS[1], body.max_tokens, least)
     return second if first is None else first
 
 
-def _limit(name: str, raw: msgspec.Raw) -> int | None:
+def _limit(name: str, raw: msgspec.Raw, least: int) -> int | None:
     try:
         value = _NUMBER.decode(raw)
     except msgspec.ValidationError:
         raise InvalidRequest(f"`{name}` must be a whole number.", param=name) from None
-    if value is not None and value < 1:
-        raise InvalidRequest(f"`{name}` must be at least 1, got {value}.", param=name)
+    if value is not None and value < least:
+        raise InvalidRequest(f"`{name}` must be at least {least}, got {value}.", param=name)
     return value
 
 

@@ -26,6 +26,7 @@ class CompletionBody(OpenAIBody, kw_only=True):
 
     prompt: msgspec.Raw = msgspec.Raw(b"null")
     best_of: int | None = None
+    echo: bool | None = None
 
 
 _DECODER = msgspec.json.Decoder(CompletionBody, strict=False)
@@ -55,12 +56,18 @@ class OpenAICompletions(OpenAIDialect):
             prompts=len(prompts),
             overhead=text,
             overhead_tokens=ids,
-            max_tokens=limit_of(completion),
+            max_tokens=_most(completion),
             choices=choices * len(prompts),
             sequences=max(choices, _best_of(completion)) * len(prompts),
             present=present(body, completion),
             hints=hints_of(completion),
         )
+
+
+def _most(completion: CompletionBody) -> int | None:
+    """The limit on generated tokens. A prompt that comes back needs no reply; engines make one token and drop it."""
+    most = limit_of(completion, least=0 if completion.echo else 1)
+    return 1 if most == 0 else most
 
 
 def _best_of(completion: CompletionBody) -> int:

@@ -88,6 +88,21 @@ async def test_completions(running: House) -> None:
     assert whole.usage is not None and whole.usage.completion_tokens == 8
 
 
+async def test_a_prompt_that_comes_back_alone_is_charged_as_the_engine_counts_it(running: House) -> None:
+    async with client(running) as sdk:
+        whole = await sdk.completions.create(model="demo", prompt="Once upon a time", max_tokens=0, echo=True)
+        stream = await sdk.completions.create(
+            model="demo", prompt="Once upon a time", max_tokens=0, echo=True, stream=True
+        )
+        text = "".join([chunk.choices[0].text async for chunk in stream])
+        with pytest.raises(openai.BadRequestError, match="max_tokens"):
+            await sdk.completions.create(model="demo", prompt="Once upon a time", max_tokens=0)
+    assert whole.choices[0].text == text == "Once upon a time"
+    assert whole.usage is not None
+    await running.nothing_left()
+    assert await running.charged() == 2 * whole.usage.total_tokens
+
+
 async def test_embeddings(running: House) -> None:
     async with client(running) as sdk:
         answer = await sdk.embeddings.create(model="demo", input=["one", "two"])

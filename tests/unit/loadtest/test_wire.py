@@ -32,7 +32,7 @@ def frame(value: object) -> dict[str, object]:
 
 
 def test_a_completion_without_usage_ends_with_the_fingerprint() -> None:
-    wire = CompletionWire("m", echo=False)
+    wire = CompletionWire("m", echo="no")
     assert "system_fingerprint" not in frame(wire.token(job(), 0, 0))
     assert "system_fingerprint" in frame(wire.token(job(), 0, 1))
     assert "system_fingerprint" not in frame(wire.token(job(include_usage=True), 0, 1))
@@ -40,17 +40,24 @@ def test_a_completion_without_usage_ends_with_the_fingerprint() -> None:
 
 
 def test_running_usage_of_a_completion_is_that_of_its_choice() -> None:
-    shown = frame(CompletionWire("m", echo=False).token(job(include_usage=True, continuous_usage=True), 1, 1))
+    shown = frame(CompletionWire("m", echo="no").token(job(include_usage=True, continuous_usage=True), 1, 1))
     assert shown["usage"] == {"prompt_tokens": 3, "total_tokens": 5, "completion_tokens": 2}
 
 
 def test_echo_comes_with_the_first_token_only() -> None:
-    wire = CompletionWire("m", echo=True)
+    wire = CompletionWire("m", echo="before")
     texts = [str(wire.token(job(), 0, index)) for index in range(2)]
     assert "'text': 'pa'" in texts[0] and "'text': ' b'" in texts[1]
 
 
-@pytest.mark.parametrize("wire", [ChatWire("m"), CompletionWire("m", echo=False)])
+def test_an_echo_in_place_of_the_reply_is_the_prompt_alone() -> None:
+    wire = CompletionWire("m", echo="only")
+    shown = [frame(wire.token(job(), 0, index)) for index in range(2)]
+    assert ["pa" in str(shown[0]), "'text': 'p'" in str(shown[0]), "'text': ''" in str(shown[1])] == [False, True, True]
+    assert "'text': 'p'" in str(frame(wire.whole(job()))["choices"])
+
+
+@pytest.mark.parametrize("wire", [ChatWire("m"), CompletionWire("m", echo="no")])
 def test_without_details_they_are_null_in_one_piece_and_absent_in_a_stream(wire: ChatWire | CompletionWire) -> None:
     plain = job(include_usage=True, usage_details=False)
     whole, closing = frame(frame(wire.whole(plain))["usage"]), frame(frame(wire.closing(plain))["usage"])

@@ -63,3 +63,17 @@ def test_a_prompt_is_countable_text_and_nothing_to_edit() -> None:
     assert (call.stream, call.max_tokens, call.messages) == (True, 5, ())
     assert COMPLETIONS.messages(call, ()) == ()
     assert COMPLETIONS.render(call, ()) is body
+
+
+@pytest.mark.parametrize("echo", [b"true", b"1"])
+def test_a_prompt_to_be_scored_needs_no_reply_and_is_bounded_by_the_one_token_that_engines_make(echo: bytes) -> None:
+    """`echo` with `max_tokens: 0` gives the prompt's own logprobs, at OpenAI and vLLM alike; evaluations live on it."""
+    body = b'{"model":"m","prompt":"Once","max_tokens":0,"logprobs":1,"echo":%b}' % echo
+    call = OpenAICompletions().parse(body)
+    assert (call.max_tokens, call.present["max_tokens"], call.body) == (1, b"0", body)
+
+
+@pytest.mark.parametrize("fields", [b'"max_tokens":0', b'"max_tokens":0,"echo":false', b'"max_tokens":-1,"echo":true'])
+def test_no_reply_to_a_prompt_that_does_not_come_back_is_refused(fields: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="max_tokens"):
+        OpenAICompletions().parse(b'{"model":"m","prompt":"Once",%b}' % fields)
