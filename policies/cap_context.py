@@ -5,7 +5,7 @@ was asked for a reply may be lowered, where the settings say so.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
 
@@ -13,6 +13,10 @@ from policies.summary import Wanted
 
 UNBOUNDED_TOKENS = 1 << 62
 """What a reply may take for which nobody set a bound."""
+
+
+TOO_LONG: Final = "The prompt is too long: this model's maximum context length is"
+"""The words by which clients of OpenAI's, Anthropic's and vLLM's APIs know a context that they must shorten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +73,18 @@ class CapContext(BaseModel):
         if self.reply == "refuse" and reply_tokens is not None:
             return self._refused_together(tokens, reply_tokens)
         message = (
-            f"The prompt has {tokens} tokens; at most {limit} are allowed here, so it is {tokens - limit} too long. "
+            f"{TOO_LONG} {limit} tokens here, and the prompt has {tokens}, {tokens - limit} too many. "
             "Shorten the conversation or start a new one."
         )
         return Refuse(self.kind, limit, tokens, message)
 
     def _refused_together(self, tokens: int, reply_tokens: int) -> Refuse:
-        total = tokens + max(self._reserved_tokens, reply_tokens)
+        reply = max(self._reserved_tokens, reply_tokens)
+        total = tokens + reply
         message = (
-            f"The prompt has {tokens} tokens and max_tokens asks for {reply_tokens}; at most {self.limit_tokens} are "
-            f"allowed together, so it is {total - self.limit_tokens} too much. Lower max_tokens or shorten the "
-            "conversation."
+            f"{TOO_LONG} {self.limit_tokens} tokens here with the reply, and the request has {total}, "
+            f"{total - self.limit_tokens} too many: {tokens} in the prompt, {reply} for the reply. "
+            "Lower max_tokens or shorten the conversation."
         )
         return Refuse(self.kind, self.limit_tokens, total, message)
 

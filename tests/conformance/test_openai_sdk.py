@@ -183,7 +183,8 @@ async def test_a_prompt_that_is_too_long_is_a_bad_request(valkey: EmbeddedServer
                     model="demo", messages=[{"role": "user", "content": "far too long " * 100}], stream=stream
                 )
             assert (raised.value.code, raised.value.param) == ("context_length_exceeded", "messages")
-            assert "100" in raised.value.message
+            assert "prompt is too long" in raised.value.message
+            assert "maximum context length is 100 tokens" in raised.value.message
         await running.nothing_left()
         assert await running.charged() == 0
         assert await running.metric("kvgate_attempts_total") == 0

@@ -21,7 +21,16 @@ def test_what_does_not_is_refused_with_the_limit_the_size_and_the_difference() -
     refusal = CAP.judge(815)
     assert isinstance(refusal, Refuse)
     assert (refusal.policy, refusal.limit_tokens, refusal.tokens) == ("cap_context", 800, 815)
-    assert "815 tokens" in refusal.message and "800" in refusal.message and "15 too long" in refusal.message
+    assert "has 815, 15 too many" in refusal.message and "800 tokens" in refusal.message
+
+
+@pytest.mark.parametrize("refusal", [CAP.judge(815), CapContext(limit_tokens=1000, reply="refuse").judge(815, 200)])
+def test_clients_know_a_context_that_is_too_long_by_the_words_they_look_for(refusal: Refuse | None) -> None:
+    """LangChain shortens and LiteLLM falls back on these words, not on the error's code (langchain-openai 1.7, LiteLLM
+    1.110; also Claude Code)."""
+    assert refusal is not None
+    assert "prompt is too long" in refusal.message
+    assert "this model's maximum context length is" in refusal.message
 
 
 def test_a_reserve_that_leaves_no_room_is_a_mistake() -> None:
@@ -36,7 +45,8 @@ def test_a_reply_that_does_not_fit_beside_the_prompt_is_refused() -> None:
     refusal = cap.judge(815, 200)
     assert isinstance(refusal, Refuse)
     assert (refusal.limit_tokens, refusal.tokens) == (1000, 1015)
-    assert "max_tokens asks for 200" in refusal.message and "15 too much" in refusal.message
+    assert "815 in the prompt, 200 for the reply" in refusal.message
+    assert "1015, 15 too many" in refusal.message and "1000 tokens" in refusal.message
     assert cap.prompt_limit_tokens(200) == 800
 
 
