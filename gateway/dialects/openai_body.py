@@ -5,6 +5,7 @@ engines accept them.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -85,8 +86,8 @@ def parsed(decoder: msgspec.json.Decoder[Body], body: bytes) -> tuple[Body, byte
     try:
         return _read(decoder, body), body, 0
     except InvalidRequest:
-        whole, mended = sound(body)
-        if not mended:
+        whole, mended = sound(body.removeprefix(BOM_UTF8))
+        if whole is body:
             raise
         return _read(decoder, whole), whole, mended
 

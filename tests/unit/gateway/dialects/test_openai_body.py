@@ -79,6 +79,15 @@ def test_a_wrong_field_is_named_and_its_value_is_not_shown(fields: dict[str, obj
     assert SECRET_TEXT not in refused.value.message
 
 
+def test_a_byte_order_mark_before_the_body_goes_no_further() -> None:
+    """Windows PowerShell and .NET write one; vLLM reads past it (RFC 8259, 8.1, lets a reader do so)."""
+    plain = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
+    call = OpenAIChat().parse(b"\xef\xbb\xbf" + plain)
+    assert (call.body, call.mended, call.model) == (plain, 0, "m")
+    with pytest.raises(InvalidRequest):
+        OpenAIChat().parse(b"\xef\xbb\xbf" * 2 + plain)
+
+
 @pytest.mark.parametrize(("sent", "missing"), [(b'{"messages": []}', "model"), (b'{"model": "m"}', "messages")])
 def test_a_missing_field_is_named(sent: bytes, missing: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
