@@ -39,6 +39,8 @@ STREAM_OPTIONS: Final = "stream_options"
 """What is added to a stream whose client does not ask for its usage."""
 EVENT_STREAM: Final = b"text/event-stream"
 JSON: Final = b"application/json"
+METADATA: Final = b"metadata"
+"""What vLLM tells beside a body that is nothing but vectors in bytes: where each begins, the model, the usage."""
 STREAM_HEADERS: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -113,13 +115,18 @@ class Attempt(msgspec.Struct, eq=False):
             return await self._streamed(exchange)
         if not (body := await exchange.body()):
             raise errors.EngineError("The engine answered nothing.")
-        self._delivery.usage = usage_of(body)
+        apart = head.headers.get(METADATA)
+        self._delivery.usage = usage_of(body if apart is None else apart)
         if self._delivery.usage is None and self._job.call.generates:
             self._delivery.counted_tokens = self._job.service.counter.text(said(body))
         self._delivery.outcome = "ok"
-        if renaming := renaming_of(self._job):
+        headers = ((b"content-type", kind), *self._job.headers)
+        renaming = renaming_of(self._job)
+        if apart is not None:
+            headers = ((METADATA, renaming.apply(apart) if renaming else apart), *headers)
+        elif renaming:
             body = renaming.apply(body)
-        self._responder.reply(head.status, ((b"content-type", kind), *self._job.headers), body)
+        self._responder.reply(head.status, headers, body)
         return "success"
 
     async def _streamed(self, exchange: Exchange) -> ReplicaOutcome:

@@ -307,3 +307,20 @@ async def test_an_alias_in_a_whole_answer(house: House, up: Upstream, space: byt
     body = (BODY % b"false").replace(b'"demo"', b'"gpt-4o-mini"')
     answer = await answered(house, answers(reply(200, whole)), up, body)
     assert answer == whole.replace(b'"demo"', b'"gpt-4o-mini"')
+
+
+async def test_vectors_as_bytes_come_with_the_header_that_tells_them_apart(house: House, up: Upstream) -> None:
+    """vLLM's `encoding_format: bytes`: the vectors are the body, and what would stand around them is a header."""
+    vectors = bytes(range(256)) * 2 + b'"model":"demo"'
+    told = b'{"id": "e", "model": "demo", "data": [{"index": 0, "start": 0}], "usage": {"prompt_tokens": 7}}'
+    up.scripts = [answers(reply(200, vectors, b"metadata: " + told, media=b"application/octet-stream"))]
+    for model in ("demo", "gpt-4o-mini"):
+        answer = await house.http.post(
+            "/embeddings",
+            json={"model": model, "input": "x", "encoding_format": "bytes"},
+            headers={"authorization": f"Bearer {KEY}"},
+        )
+        assert (answer.headers["content-type"], answer.content) == ("application/octet-stream", vectors)
+        assert answer.headers["metadata"].encode() == told.replace(b"demo", model.encode())
+    await house.quiet()
+    assert await house.charged() == 2 * 7
