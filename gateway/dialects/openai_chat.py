@@ -42,6 +42,7 @@ _TEXT: Final = re.compile(rb'\{\s*"role"\s*:\s*"\w+"\s*,\s*"content"\s*:\s*"')
 """How most messages begin: no more of them need be searched. (Were there a second content, its bytes would count.)"""
 _MARKS: Final = (b'_url"', b'_embeds"', b'"input_audio"', b'"source"', b'"audio"', b'"file"', b'"image"', b'"video"')
 _MEDIA: Final = re.compile(rb'"(?:[a-z_]*_url|[a-z_]*_embeds|input_audio|source|audio|file|image|video)"\s*:')
+_FUNCTION_ROLE: Final = re.compile(rb'"role"\s*:\s*"function"')
 _ADDRESS: Final = re.compile(rb'"(?:url|data|file_data|[a-z_]*_url)"\s*:\s*"')
 
 
@@ -123,9 +124,11 @@ def largest_output(messages: Sequence[bytes], sizes: Sequence[int]) -> int:
 
 
 def _may_be_tools(data: bytes) -> bool:
-    """Whether the role may stand there, which may be spelled in escapes."""
+    """Whether the role may stand there, which may be spelled in escapes, or be the one of before there were ids."""
     # `find`, not `in`: for bytes that raises and drops an error before it looks.
-    return data.find(b'"tool"') >= 0 or data.find(b"\\u00") >= 0
+    if data.find(b'"tool"') >= 0 or data.find(b"\\u00") >= 0:
+        return True
+    return data.find(b'"function"') >= 0 and _FUNCTION_ROLE.search(data) is not None
 
 
 def countable_bytes(message: bytes) -> int:

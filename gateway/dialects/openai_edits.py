@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.dialects.openai_messages import REASONING, decoded, with_more, with_text, without_surrogates
+from gateway.dialects.openai_messages import LEGACY_CALL, REASONING, decoded, with_more, with_text, without_surrogates
 from policies.edit import (
     AddNote,
     AddSummary,
@@ -57,6 +57,8 @@ def _changed(raw: bytes, edit: Change) -> bytes:
 
 def _with_arguments(wire: Mapping[str, Any], edit: ReplaceArguments) -> Mapping[str, Any]:
     """Calls are numbered as the neutral form numbers them: what is not an object in the list is none."""
+    if not isinstance(wire.get("tool_calls"), list):
+        return {**wire, LEGACY_CALL: {**wire[LEGACY_CALL], "arguments": edit.arguments}}
     calls = list(wire["tool_calls"])
     place = [at for at, call in enumerate(calls) if isinstance(call, dict)][edit.call]
     function = calls[place].get(_FUNCTION)

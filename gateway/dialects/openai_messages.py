@@ -15,6 +15,10 @@ from policies.conversation import Message, Role, ToolCall
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 """A tuple, because a role may be anything, a list too."""
+_LEGACY_ROLE: Final = "function"
+LEGACY_CALL: Final = "function_call"
+"""How calls and their results were written before there were ids: a result answers the nearest call before it."""
+_LEGACY_ID: Final = ""
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 REASONING: Final = ("reasoning", "reasoning_content", "thinking_blocks")
 """Fields in which clients send an assistant's reasoning back."""
@@ -108,9 +112,9 @@ def text_of(content: object) -> str:
 
 
 def _message(wire: Mapping[str, Any], digest: bytes, calls: tuple[ToolCall, ...], names: Mapping[str, str]) -> Message:
-    role = cast(Role, wire.get("role") if wire.get("role") in _ROLES else "user")
+    role = _role(wire)
     content = wire.get("content")
-    answers = wire.get("tool_call_id") if role == "tool" else None
+    answers = _answered(wire) if role == "tool" else None
     answered = names.get(answers.strip()) if isinstance(answers, str) else None
     return Message(
         role=role,
@@ -127,6 +131,15 @@ def _message(wire: Mapping[str, Any], digest: bytes, calls: tuple[ToolCall, ...]
     )
 
 
+def _role(wire: Mapping[str, Any]) -> Role:
+    role = wire.get("role")
+    return "tool" if role == _LEGACY_ROLE else cast(Role, role if role in _ROLES else "user")
+
+
+def _answered(wire: Mapping[str, Any]) -> object:
+    return _LEGACY_ID if wire.get("role") == _LEGACY_ROLE else wire.get("tool_call_id")
+
+
 def _thinking(value: object) -> str:
     """What a field of reasoning says: a text, or a list of blocks of which each has its text."""
     if isinstance(value, list):
@@ -138,7 +151,8 @@ def calls_of(wire: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """The calls that an assistant message makes."""
     listed = wire.get("tool_calls")
     if not isinstance(listed, list):
-        return ()
+        legacy = wire.get(LEGACY_CALL)
+        return (_call({"function": legacy}),) if isinstance(legacy, dict) else ()
     return tuple(_call(item) for item in listed if isinstance(item, dict))
 
 
@@ -146,7 +160,9 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
     function = item.get("function")
     function = function if isinstance(function, dict) else {}
     identity = item.get("id") or item.get("call_id")
-    return ToolCall(str(identity or ""), _text(function.get("name")) or "", _arguments(function.get("arguments")))
+    return ToolCall(
+        str(identity or _LEGACY_ID), _text(function.get("name")) or "", _arguments(function.get("arguments"))
+    )
 
 
 def _arguments(value: object) -> str:

@@ -105,6 +105,17 @@ def test_the_largest_output_is_that_of_a_tool() -> None:
     assert call.largest_output_bytes == len(call.messages[1])
 
 
+def test_a_result_in_the_old_form_is_an_output_and_the_type_of_a_call_is_none() -> None:
+    made = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "x" * 999}}
+    call = parse({"role": "assistant", "content": None, "tool_calls": [made]}, {"role": "user", "content": "Hi"})
+    assert call.largest_output_bytes == 0
+    call = parse(
+        {"role": "assistant", "content": "x" * 999, "tool_calls": [made]},
+        {"role": "function", "name": "look", "content": "y" * 99},
+    )
+    assert call.largest_output_bytes == len(call.messages[1])
+
+
 def test_a_role_spelled_in_escapes_is_no_way_around() -> None:
     body = b'{"model":"demo","messages":[{"role":"\\u0074ool","content":"' + b"x" * 99 + b'"}]}'
     call = CHAT.parse(body)

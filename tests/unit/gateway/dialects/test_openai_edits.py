@@ -29,6 +29,12 @@ def test_several_edits_of_one_message_all_hold() -> None:
     assert [call["function"]["arguments"] for call in done["tool_calls"][1:]] == ['{"v": 1}', "{}"]
 
 
+def test_arguments_are_mended_in_a_call_of_the_old_form_too() -> None:
+    raw = b'{"role":"assistant","content":null,"function_call":{"name":"look","arguments":"{\\"v\\": "}}'
+    done = json.loads(next(rendered((raw,), (ReplaceArguments("p", 0, 0, b"", '{"v": 1}', 0),))))
+    assert done == {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": '{"v": 1}'}}
+
+
 def test_an_inserted_answer_stands_behind_its_message() -> None:
     kept = list(rendered(RAW, (InsertAnswer("p", 2, b"", "b", "no answer", -5),)))
     assert kept[2] is RAW[2] and kept[4] is RAW[3]

@@ -7,7 +7,7 @@ import pytest
 
 from gateway import digests
 from gateway.dialects.openai_messages import neutral, with_text
-from policies.conversation import Message, ToolCall
+from policies.conversation import Conversation, Message, ToolCall
 
 
 def read(*wires: object) -> tuple[Message, ...]:
@@ -49,7 +49,7 @@ def test_known_roles(role: str) -> None:
     assert read({"role": role, "content": "x"})[0].role == role
 
 
-@pytest.mark.parametrize("role", ["function", "ipython", "", None, 7, [], {}, ["user"]])
+@pytest.mark.parametrize("role", ["observation", "ipython", "", None, 7, [], {}, ["user"]])
 def test_an_unknown_role_is_read_as_the_users(role: object) -> None:
     assert read({"role": role, "content": "x"})[0].role == "user"
 
@@ -74,6 +74,28 @@ def test_parallel_calls_and_their_answers() -> None:
 def test_an_answer_to_nobody_keeps_its_own_name() -> None:
     (message,) = read({"role": "tool", "tool_call_id": "z", "name": "grep", "content": ""})
     assert (message.answers, message.name) == ("z", "grep")
+
+
+def test_a_call_and_its_result_as_they_were_written_before_there_were_ids_are_a_group() -> None:
+    asked, called, result, more, other = read(
+        {"role": "user", "content": "Task"},
+        {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"p":1}'}},
+        {"role": "function", "name": "read", "content": "x"},
+        {"role": "assistant", "content": None, "function_call": {"name": "list", "arguments": "{}"}},
+        {"role": "function", "name": "list", "content": "y"},
+    )
+    assert called.calls == (ToolCall("", "read", '{"p":1}'),)
+    assert (result.role, result.answers, result.name) == ("tool", "", "read")
+    assert (other.role, other.name) == ("tool", "list")
+    talk = Conversation((asked, called, result, more, other))
+    assert talk.groups() == ((1, 2), (3, 4))
+    assert talk.turns() == (range(5),)
+
+
+@pytest.mark.parametrize("legacy", [None, "x", [], {}, {"name": 1, "arguments": {}}])
+def test_a_malformed_legacy_call_does_no_harm(legacy: object) -> None:
+    (message,) = read({"role": "assistant", "function_call": legacy})
+    assert all(isinstance(part, str) for call in message.calls for part in (call.id, call.name, call.arguments))
 
 
 @pytest.mark.parametrize(
