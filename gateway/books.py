@@ -243,8 +243,10 @@ class Books:
 
     def _learn(self, passage: Passage, used: Usage) -> None:
         """What the call took, and what the home of a session that went on still held of what was sent unchanged."""
-        own_tokens = passage.planned.own_tokens if passage.planned else None
-        self._forecast.learn(passage.call, passage.service, used, own_tokens)
+        planned = passage.planned
+        own_tokens = planned.own_tokens if planned else None
+        teaches = planned is None or planned.teaches(used.prompt_tokens)
+        self._forecast.learn(passage.call, passage.service, used, own_tokens, teaches=teaches)
         told, prefix = passage.delivery.usage, passage.prefix
         if told is not None and prefix is not None and passage.delivery.replica == prefix.home:
             self._forecast.learn_warmth(passage.service.model.name, prefix.tokens, told.cached_tokens)

@@ -58,6 +58,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     `reply_tokens`: what the reply is clamped to, if it is. `mended` places of the body held lone surrogates.
     Of what was sent before, `cached_tokens` stand unchanged at the front and `again_tokens` are sent otherwise now.
+    `media`: whether there were any, whose tokens are a guess.
     `summary`, `wanted` and `resting` are records of older turns: the one sent, one to be written, one to leave behind.
     """
 
@@ -78,6 +79,7 @@ class Planned(msgspec.Struct, frozen=True):
     summary: Summary | None = None
     wanted: Wanted | None = None
     resting: Wanted | None = None
+    media: bool = False
 
     @property
     def drops(self) -> bool:
@@ -89,6 +91,11 @@ class Planned(msgspec.Struct, frozen=True):
     def own_tokens(self) -> int | None:
         """What is sent by our own count, before the model's ratio: what that ratio is learned from."""
         return round(self.sent_tokens / self.scale) if self.counted else None
+
+    def teaches(self, prompt_tokens: int) -> bool:
+        """Whether the ratio may be learned from what the engine counted: pictures that are cheaper than we take them
+        for do not make texts cheaper, and a limit must hold for texts too."""
+        return not self.media or prompt_tokens >= self.sent_tokens
 
 
 class Hold(Protocol):
@@ -186,6 +193,7 @@ class Context:
             summary=found.summary,
             wanted=found.wanted,
             resting=found.resting,
+            media=counts and any(message.media for message in conversation.messages),
         )
 
     async def _held(self, service: Service, known: Known, shown: Shown) -> frozenset[str]:

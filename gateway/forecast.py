@@ -102,12 +102,19 @@ class Forecast:
             found = min(1.0, cached_tokens / known_tokens)
             self._warm[model] = self.warm(model) + WARMTH_STEP * (found - self.warm(model))
 
-    def learn(self, call: Call, service: Service, used: Usage, counted_tokens: int | None) -> None:
-        """Take in a call that an engine reported on; `counted_tokens` is our own count of the prompt as sent."""
+    def learn(
+        self, call: Call, service: Service, used: Usage, counted_tokens: int | None, *, teaches: bool = True
+    ) -> None:
+        """Take in a call that an engine reported on; `counted_tokens` is our own count of the prompt as sent.
+
+        Unless it `teaches`, only how long the reply was.
+        """
         if used.source != "engine":
             return
         model = service.model.name
-        if counted_tokens is not None:
+        if not teaches:
+            pass
+        elif counted_tokens is not None:
             self.ratios.learn(model, "counted", counted_tokens, used.prompt_tokens)
         else:  # without edits the engine saw just these bytes
             self.ratios.learn(model, "bytes", call.content_bytes, used.prompt_tokens)

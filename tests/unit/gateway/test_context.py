@@ -270,3 +270,20 @@ async def test_counts_converge_to_the_models_own_tokenizer(true_ratio: float) ->
         plan = await context.plan(call, at, Known(digests.of_messages(call.messages)))
         forecast.learn(call, at, Usage.reported(round(own_tokens * true_ratio), None, 5), plan.own_tokens)
     assert forecast.ratio("demo") == pytest.approx(true_ratio, rel=0.01)
+
+
+@pytest.mark.parametrize(("a_picture", "learned"), [(260, 1.0), (4000, 1.3)])
+async def test_pictures_cheaper_than_we_take_them_for_do_not_make_texts_cheaper(a_picture: int, learned: float) -> None:
+    """Dearer ones do make them dearer: a limit holds rather too soon than too late."""
+    forecast, at = Forecast(), service(Words(), CAP | {"limit_tokens": 15_000})
+    context = Context(Metrics(), forecast.ratio)
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 60_000}}
+    parts = [{"type": "text", "text": "word " * 2000}, picture, picture]
+    messages = [{"role": "user", "content": parts}]
+    call = chat(json.dumps({"model": "demo", "messages": messages}).encode())
+    told = Usage.reported(2001 + MESSAGE_OVERHEAD_TOKENS + 2 * a_picture, None, 5)
+    for _ in range(60):
+        plan = await context.plan(call, at, Known(digests.of_messages(call.messages)))
+        assert plan.media
+        forecast.learn(call, at, told, plan.own_tokens, teaches=plan.teaches(told.prompt_tokens))
+    assert forecast.ratio("demo") == pytest.approx(1.0) if learned == 1.0 else forecast.ratio("demo") > learned
