@@ -125,8 +125,7 @@ class Context:
 
     async def plan(self, call: Call, service: Service, known: Known, write: Write | None = None) -> Planned:
         """The edits for a call. Raises `ContextTooLong`. Without `write` no record of older turns is looked for."""
-        reply = generated_limit(call, service.caller.may.max_tokens) if call.generates else 0
-        weight = reply_size(service.policies, reply) if service.caps_replies else 0
+        weight = reply_size(service.policies, _reply_limit(call, service)) if service.caps_replies else 0
         size = (call.prompt_bytes, call.largest_output_bytes, len(call.messages), weight)
         repair = None if service.takes_broken_arguments else service.arguments.repair(call, known.digests)
         counts = (known.memory is not EMPTY and known.memory.counts) or not service.quiet(size, known.idle_seconds)
@@ -145,7 +144,7 @@ class Context:
             cold=known.cold,
             idle_seconds=known.idle_seconds,
             pricing=known.pricing,
-            reply_tokens=reply,
+            reply_tokens=_reply_limit(call, service),
             automatic=repair,
             rendered=service.rendered,
             now_seconds=wall() if service.ages else None,
@@ -221,6 +220,10 @@ class Context:
     def _validate(self, conversation: Conversation, edits: Sequence[Edit]) -> None:
         for violation in violations(conversation, edits) if edits else ():
             self._metrics.violations.add(1, violation.rule)
+
+
+def _reply_limit(call: Call, service: Service) -> int | None:
+    return generated_limit(call, service.caller.may.max_tokens) if call.generates else 0
 
 
 def estimated(call: Call) -> Planned:

@@ -6,6 +6,7 @@ gateway serves. Seconds come from the cost model of the pool's hardware and deci
 """
 
 import asyncio
+import random
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ from budgets.usage import Usage
 from gateway.call import Call
 from gateway.owned import generated_limit
 from gateway.ratios import Ratios
-from gateway.replies import Replies
+from gateway.replies import SAMPLED, Replies
 from gateway.service import Service
 from gateway.store import Store
 
@@ -109,18 +110,20 @@ class Forecast:
 
         Unless it `teaches`, only how long the reply was.
         """
-        if used.source != "engine":
+        sampled = service.well_known
+        if used.source != "engine" or (sampled and random.random() > SAMPLED):
             return
-        model = service.model.name
+        model, prompt_tokens, enough = service.model.name, used.prompt_tokens, sampled
         if not teaches:
             pass
         elif counted_tokens is not None:
-            self.ratios.learn(model, "counted", counted_tokens, used.prompt_tokens)
+            enough = self.ratios.learn(model, "counted", counted_tokens, prompt_tokens, sampled=sampled)
         else:  # without edits the engine saw just these bytes
-            self.ratios.learn(model, "bytes", call.content_bytes, used.prompt_tokens)
+            enough = self.ratios.learn(model, "bytes", call.content_bytes, prompt_tokens, sampled=sampled)
         if call.generates:
-            organisation = service.caller.may.organisation
-            self.replies.learn(service.key, used.decode_tokens // max(1, call.choices), organisation)
+            organisation, each = service.caller.may.organisation, used.decode_tokens // max(1, call.choices)
+            enough = self.replies.learn(service.key, each, organisation, sampled=sampled) and enough
+        service.well_known = enough
 
 
 def most(call: Call, service: Service) -> Usage:

@@ -61,5 +61,4 @@ class KnownHead:
             head = b"%b%d%b" % (self._before, size, self._behind)
         if not 0 < size <= self._most_bytes or not data.startswith(head):
             return None
-        known, body = self._request, data[len(head) :]
-        return Request(known.method, known.path, known.headers, body, True, False, known.query, known.credential)
+        return replace(self._request, body=data[len(head) :])

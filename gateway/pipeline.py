@@ -96,12 +96,13 @@ class Pipeline:
                 raise errors.Draining("The gateway is being stopped.") from None
         finally:
             responder.on_gone = None
-            passage.delivery.ended_at = self._clock()
-            passage.delivery.network_bytes = len(request.body) + responder.sent_bytes
+            delivery = passage.delivery
+            delivery.ended_at = self._clock()
+            delivery.network_bytes = len(request.body) + responder.sent_bytes
             bill = passage.bill(opened.expected.prompt_tokens)
-            self._measure.ended(passage, passage.delivery.outcome, bill)
+            self._measure.ended(passage, delivery.outcome, bill)
             if passage.turn is not None:
-                self._stored.end(passage.turn, passage.delivery.outcome)
+                self._stored.end(passage.turn, delivery.outcome)
             await self._books.close(passage, opened, bill)  # 9 close
             if passage.turn is not None:
                 await self._stored.ended(passage.turn)
@@ -129,9 +130,10 @@ class Pipeline:
         self, snapshot: Snapshot, passage: Passage, opened: Opened, request: Request, responder: Responder
     ) -> None:
         cancel_when_gone(responder)
-        call = passage.call
-        if passage.service.summary is not None:
-            known = await self._summarizing.recalled(passage.service, opened.known)
+        call, service = passage.call, passage.service
+        summarizes = service.summary is not None
+        if summarizes:
+            known = await self._summarizing.recalled(service, opened.known)
             opened = msgspec.structs.replace(opened, known=known)
         if DryRun.asked(request.headers):
             answer = await self._dry_run.answer(passage, opened)
@@ -140,9 +142,8 @@ class Pipeline:
             return
         if passage.turn is not None:
             recorded(passage.turn, opened.session, responder)
-        summarizes = passage.service.summary is not None
         write = partial(self._summarizing.write, snapshot, passage, opened) if summarizes else None
-        planned = await self._context.plan(call, passage.service, opened.known, write)  # 4 plan, 5 fulfil
+        planned = await self._context.plan(call, service, opened.known, write)  # 4 plan, 5 fulfil
         passage.planned = planned
         if planned.counted and planned.sent_tokens > opened.expected.prompt_tokens:
             self._books.grown(passage, opened, planned.sent_tokens)

@@ -59,16 +59,19 @@ class Ratios:
             self._noted(model)
         return known
 
-    def learn(self, model: str, to: To, against: int, tokens: int) -> None:
+    def learn(self, model: str, to: To, against: int, tokens: int, *, sampled: bool = False) -> bool:
         """Take in a prompt of so many bytes, or tokens of ours, that the model's own tokenizer made `tokens` of.
 
-        Once half of what counts is known, one in eight is looked at: a ratio does not need them all.
+        Once half of what counts is known, one in eight is looked at: a ratio does not need them all. `sampled`: this is
+        the one. Gives whether so much is known.
         """
         known = self.of(model, to)
-        if known.bytes * 2 >= known.window_bytes and random.random() > SAMPLED:
-            return
+        enough = known.bytes * 2 >= known.window_bytes
+        if enough and not sampled and random.random() > SAMPLED:
+            return enough
         self._known[to][model] = known.observe(against, tokens)
         self._noted(model).add(to, *known.seen(against, tokens))
+        return enough
 
     async def exchange(self, store: Store) -> None:
         """Tell the store what is new and take what it knows. A store that is away hears of it the next time."""

@@ -61,13 +61,15 @@ class Replies:
             self._noted(key, organisation)
         return known
 
-    def learn(self, key: Key, tokens: int, organisation: str | None = None) -> None:
-        """Take in one reply."""
+    def learn(self, key: Key, tokens: int, organisation: str | None = None, *, sampled: bool = False) -> bool:
+        """Take in one reply; `sampled`: it was chosen already. Whether so many are known that a sample is enough."""
         known = self.known.get(key) or UNLEARNED
-        if known.total >= WELL_KNOWN and random.random() > SAMPLED:
-            return
+        enough = known.total >= WELL_KNOWN
+        if enough and not sampled and random.random() > SAMPLED:
+            return enough
         self.known.keep(key, known.observe(tokens))
         self._noted(key, organisation).seen[bin_of(tokens)] += 1
+        return enough
 
     async def exchange(self, store: Store) -> None:
         """Tell the store what is new and take what it knows. A store that is away hears of it the next time."""

@@ -1,7 +1,7 @@
 """What one caller gets of one model: everything of the configuration that a call asks, worked out once.
 
 Rule: built when a caller first uses a model under a configuration, and read by every call after it; nothing here
-changes but the context limit, which the engines may report later.
+changes but the context limit, which the engines may report later, and whether enough is known of what it takes.
 """
 
 import hashlib
@@ -88,6 +88,7 @@ class Service:
         "summary",
         "takes_broken_arguments",
         "unpriced",
+        "well_known",
     )
 
     def __init__(
@@ -141,6 +142,7 @@ class Service:
         self.ages = any(map(goes_by_age, self._policies))
         self.arguments = SoundArguments(kept, self.key)
         self.rendered = Rendered(kept, self.key)
+        self.well_known = False
         self.takes_broken_arguments = all(pool.features.broken_arguments is not False for pool in pools)
 
     @property

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -98,13 +99,13 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
     def records(self, known: int = 0) -> bytes:
         """21 bytes a message, for the last of those `known` and all behind it: digest, tokens (big-endian), role."""
-        size, told = len(self.chain), len(self.roles)
-        if len(self.tokens) not in (0, size) or told > size:
+        size, roles = len(self.chain), [_ROLES.get(role, 0) for role in self.roles]
+        if len(self.tokens) not in (0, size) or len(roles) > size:
             raise ValueError("tokens and roles go with the chain, message by message")
         links = self.chain.links(max(0, known - 1))
-        unknown = [0] * len(links)
-        tokens = [min(n, _MOST_TOKENS) for n in self.tokens[size - len(links) :]] if self.tokens else unknown
-        roles = (unknown + [_ROLES.get(role, 0) for role in self.roles])[told:]
+        if len(roles) != len(links):
+            roles = ([0] * len(links) + roles)[len(roles) :]
+        tokens = [min(n, _MOST_TOKENS) for n in self.tokens[size - len(links) :]] if self.tokens else repeat(0)
         return b"".join(map(_RECORD.pack, links, tokens, roles))
 
 
