@@ -124,12 +124,12 @@ class Scanner(Facts):
         if self.usage is None or self.done or len(self.finish_reasons) >= self._choices:
             return 0
         of_others = self.tokens - self.usage.completion_tokens if self._choices > 1 else 0
-        return max(self.frames - self.told_at, of_others)
+        return max(self.frames - self.told_at - (self.error is not None), of_others)
 
     @property
     def tokens(self) -> int:
-        """Tokens by our own count: one a frame, less those that open a choice and bring nothing."""
-        return max(0, self.frames - self.done - self._opened)
+        """Tokens by our own count: one a frame, but for those that open a choice and for an error's."""
+        return max(0, self.frames - self.done - self._opened - (self.error is not None))
 
     @property
     def at_border(self) -> bool:

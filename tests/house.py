@@ -24,6 +24,7 @@ from config import load
 from config.model import Config
 from config.settings import Settings
 from gateway.app import Gateway, running
+from gateway.pools import Wire
 from loadtest.engine import Engine, serve
 from loadtest.engine import Settings as EngineSettings
 
@@ -93,19 +94,35 @@ class House:
         """Wait until no request is being served."""
         await until(lambda: not self.gateway.requests and not self._busy())
 
-    async def nothing_left(self) -> None:
-        """Once quiet: no lease, no reservation, no busy engine, no task beyond those that always run."""
+    async def nothing_left(self, defects: int = 0) -> None:
+        """Once quiet: no lease, no reservation, no connection to an engine that is in use, no busy engine, no task
+        beyond those that always run, and none that failed but for so many `defects`.
+        """
         await self.quiet()
+        await until(lambda: not self.gateway.settlements_waiting())
         assert {state.name: state.in_flight for state in self._states() if state.in_flight} == {}
         assert sum(pool.pool.waiting for pool in self.gateway.snapshot.pools.values()) == 0
         assert await self.leases("acme") == await self.leases("zeta") == 0
         for name, engine in self.engines.items():
             assert engine.dead.is_set() or engine.emulator.driver.scheduler.idle, name
+        await until(lambda: not any(wire.transport._busy for wire in self._wires()))
+        assert await self.metric("kvgate_budget_reserved") == await self.metric("kvgate_requests_open") == 0
+        assert await self.metric("kvgate_task_failures_total") == defects
         names = [task.get_name() for task in asyncio.all_tasks()]
-        assert not [name for name in names if name.startswith("request")]
+        assert not [name for name in names if name.startswith(("request", "hold a history", "undo a lost turn"))]
+
+    async def charged_as_counted(self) -> int:
+        """What was charged, which is what the metrics show."""
+        kinds = ("prefill", "cached", "decode")
+        counted = sum([await self.metric("kvgate_tokens_total", tenant="acme", kind=kind) for kind in kinds])
+        assert await self.charged() == counted
+        return int(counted)
 
     def _busy(self) -> bool:
         return any(engine.emulator.serving for engine in self.engines.values() if not engine.dead.is_set())
+
+    def _wires(self) -> list[Wire]:
+        return [wire for pool in self.gateway.snapshot.pools.values() for wire in pool._wires.values()]
 
     def _states(self) -> list[Any]:
         return [state for pool in self.gateway.snapshot.pools.values() for state in pool.pool.states()]

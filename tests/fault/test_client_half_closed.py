@@ -15,6 +15,9 @@ async def test_a_call_ends_and_the_engine_is_let_go(valkey: EmbeddedServer) -> N
         assert not (await reader.read()).endswith(b"0\r\n\r\n"), "what is broken off does not look complete"
         await house.nothing_left()
         assert await house.metric("kvgate_requests_total", outcome="client_gone") == 1
+        assert await house.metric("kvgate_attempts_total", outcome="neutral") == 1
+        assert await house.metric("kvgate_attempts_total") == 1
+        assert await house.charged_as_counted() > 0
         writer.close()
 
 

@@ -46,6 +46,8 @@ async def test_the_engine_is_held_back_and_nothing_is_lost(valkey: EmbeddedServe
         writer.close()
         await house.nothing_left()
         assert await house.metric("kvgate_requests_total", outcome="ok") == 1
+        assert await house.metric("kvgate_tokens_total", kind="decode") >= PIECES
+        assert await house.charged_as_counted() > PIECES
 
 
 async def test_a_client_that_never_reads_and_leaves_frees_the_engine(valkey: EmbeddedServer) -> None:
@@ -58,6 +60,8 @@ async def test_a_client_that_never_reads_and_leaves_frees_the_engine(valkey: Emb
         await house.nothing_left()
         await until(lambda: not up.connections)
         assert await house.metric("kvgate_requests_total", outcome="client_gone") == 1
+        assert await house.metric("kvgate_attempts_total", outcome="failure") == 0
+        assert await house.charged_as_counted() > 0
 
 
 async def test_a_reload_changes_how_long_a_client_may_leave_its_stream_unread(valkey: EmbeddedServer) -> None:
@@ -88,4 +92,9 @@ async def test_a_client_that_never_reads_is_cut_and_counted_as_slow(valkey: Embe
         await up.peers[0].gone.wait()
         await house.nothing_left()
         assert await house.metric("kvgate_requests_total", outcome="client_slow") == 1
+        assert await house.metric("kvgate_attempts_total", outcome="neutral") == 1
+        assert await house.metric("kvgate_attempts_total") == 1, (
+            "a client that does not read is held against no replica"
+        )
+        assert await house.charged_as_counted() > 0
         writer.transport.abort()

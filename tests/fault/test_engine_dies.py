@@ -21,6 +21,10 @@ async def test_the_client_is_told_the_next_call_goes_elsewhere_and_the_engine_ma
         *content, last = events(answer.content)
         assert len(content) == 1 + 3
         assert json.loads(last)["error"]["code"] == "engine_broke_off"
+        await running.quiet()
+        assert await running.metric("kvgate_requests_total", outcome="broken") == 1
+        assert await running.metric("kvgate_tokens_total", kind="decode") == 3
+        assert await running.charged_as_counted() > 3
         (dead,) = [name for name, engine in running.engines.items() if engine.dead.is_set()]
 
         assert [(await running.chat(f"again {number}")).status_code for number in range(3)] == [200] * 3

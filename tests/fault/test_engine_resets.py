@@ -42,5 +42,7 @@ async def test_with_no_other_the_client_is_told_and_pays_nothing(valkey: Embedde
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_unreachable")
         await house.nothing_left()
         assert (len(first.requests), len(second.requests)) == (1, 1)
+        assert await house.metric("kvgate_requests_total", outcome="engine_failed") == 1
+        assert await house.metric("kvgate_attempts_total", outcome="failure") == 2
         assert await house.charged() == 0
         assert not first.connections and not second.connections

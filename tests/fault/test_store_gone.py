@@ -33,6 +33,10 @@ async def test_each_limit_says_what_happens(valkey: EmbeddedServer, what: str, s
         answer = await running.chat("after")
         assert answer.status_code == 200 and "x-kvgate-budget" not in answer.headers
         await running.nothing_left()
+        assert await running.charged_as_counted() > 0, "also what was let through meanwhile"
+        away = 3 if status == 200 else 0
+        assert await running.metric("kvgate_budget_local_total") == away
+        assert await running.metric("kvgate_requests_total", outcome="ok") == (5 if status == 200 else 2)
 
 
 async def test_the_local_allowance_has_an_end(valkey: EmbeddedServer) -> None:

@@ -20,6 +20,8 @@ async def test_an_emulated_engine_that_cuts(valkey: EmbeddedServer) -> None:
         await running.nothing_left()
         assert await running.metric("kvgate_requests_total", outcome="broken") == 1
         assert await running.metric("kvgate_tokens_total", kind="decode") == 3
+        assert await running.metric("kvgate_attempts_total", outcome="failure") == 1
+        assert await running.charged_as_counted() > 3
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,7 @@ async def test_a_finish_reason_without_done_is_an_end(valkey: EmbeddedServer) ->
         answer = await house.chat(stream=True)
         assert answer.content == b"".join(frames)
         await house.nothing_left()
+        assert await house.charged_as_counted() > 1
         assert await house.metric("kvgate_requests_total", outcome="ok") == 1
 
 
@@ -60,6 +63,8 @@ async def test_a_whole_answer_that_is_cut_is_a_502(valkey: EmbeddedServer) -> No
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_broke_off")
         await running.nothing_left()
         assert await running.charged() == 0
+        assert await running.metric("kvgate_attempts_total", outcome="failure") == 2, "nothing of it was used"
+        assert await running.metric("kvgate_requests_total", outcome="engine_failed") == 1
 
 
 async def test_an_empty_answer_is_no_answer(valkey: EmbeddedServer) -> None:
@@ -67,3 +72,5 @@ async def test_an_empty_answer_is_no_answer(valkey: EmbeddedServer) -> None:
         answer = await house.chat(stream=True)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_broke_off")
         await house.nothing_left()
+        assert await house.charged() == 0
+        assert await house.metric("kvgate_attempts_total", outcome="failure") == 1

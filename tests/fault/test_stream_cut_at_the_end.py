@@ -28,8 +28,11 @@ async def test_a_cut_after_the_last_token_is_told(valkey: EmbeddedServer) -> Non
     async with upstream(cut) as engine, gateway({"any": {"one": engine.url}}, valkey.url) as running:
         answer = await running.chat(stream=True)
         assert events(answer.text)[-1].startswith('{"error":')
-        await running.quiet()
+        await running.nothing_left()
         assert await running.metric("kvgate_requests_total", outcome="broken") == 1
+        assert await running.metric("kvgate_attempts_total", outcome="failure") == 1
+        assert await running.metric("kvgate_tokens_total", kind="decode") == 1
+        assert await running.charged_as_counted() > 1
 
 
 async def test_an_engine_that_never_sends_done_but_ends_its_body_is_whole(valkey: EmbeddedServer) -> None:
@@ -37,5 +40,7 @@ async def test_an_engine_that_never_sends_done_but_ends_its_body_is_whole(valkey
         async with upstream(script) as engine, gateway({"any": {"one": engine.url}}, valkey.url) as running:
             answer = await running.chat(stream=True)
             assert '"error"' not in answer.text
-            await running.quiet()
+            await running.nothing_left()
             assert await running.metric("kvgate_requests_total", outcome="ok") == 1
+            assert await running.metric("kvgate_attempts_total", outcome="success") == 1
+            assert await running.charged_as_counted() > 1

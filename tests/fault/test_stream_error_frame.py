@@ -28,3 +28,6 @@ async def test_an_emulated_engine(valkey: EmbeddedServer) -> None:
         assert (len(content), done) == (1 + 3, "[DONE]")
         assert '"error"' in error and "engine_broke_off" not in error
         await running.nothing_left()
+        assert await running.metric("kvgate_attempts_total", outcome="failure") == 1
+        assert await running.metric("kvgate_tokens_total", kind="decode") == 3
+        assert await running.charged_as_counted() > 3

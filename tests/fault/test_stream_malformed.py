@@ -15,6 +15,8 @@ async def test_a_frame_that_is_no_json_passes_and_the_stream_goes_on(valkey: Emb
         await running.nothing_left()
         assert await running.metric("kvgate_requests_total", outcome="ok") == 1
         assert await running.metric("kvgate_tokens_total", kind="decode") == 8
+        assert await running.metric("kvgate_attempts_total", outcome="success") == 1
+        assert await running.charged_as_counted() > 8
 
 
 async def test_framing_that_is_broken_is_a_broken_stream(valkey: EmbeddedServer) -> None:
@@ -27,6 +29,8 @@ async def test_framing_that_is_broken_is_a_broken_stream(valkey: EmbeddedServer)
         await up.peers[0].gone.wait()
         await house.nothing_left()
         assert await house.metric("kvgate_attempts_total", outcome="failure") == 1
+        assert await house.metric("kvgate_requests_total", outcome="broken") == 1
+        assert await house.charged_as_counted() > 0
 
 
 async def test_an_answer_that_is_no_http_is_a_502(valkey: EmbeddedServer) -> None:
@@ -34,6 +38,7 @@ async def test_an_answer_that_is_no_http_is_a_502(valkey: EmbeddedServer) -> Non
         answer = await house.chat()
         assert answer.status_code == 502
         await house.nothing_left()
+        assert await house.metric("kvgate_attempts_total", outcome="failure") == 1
         assert await house.charged() == 0
 
 

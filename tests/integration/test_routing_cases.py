@@ -76,19 +76,16 @@ async def test_an_engine_that_rejects_our_key_is_not_taken_out_by_it(valkey: Emb
         assert await running.charged() == 0
 
 
-DATE = formatdate(time.time() + 20, usegmt=True).encode()
-
-
-@pytest.mark.parametrize("wait", [b"7", DATE], ids=["seconds", "a date"])
+@pytest.mark.parametrize("form", ["seconds", "a date"])
 async def test_a_503_that_says_when_to_come_back_is_no_failure_whoever_says_it(
-    valkey: EmbeddedServer, wait: bytes
+    valkey: EmbeddedServer, form: str
 ) -> None:
+    wait = b"700" if form == "seconds" else formatdate(time.time() + 700, usegmt=True).encode()
     page = reply(503, b"<html>Come back later</html>", b"retry-after: " + wait, media=b"text/html")
     async with upstream(answers(page)) as up, gateway({"any": {"one": up.url}}, valkey.url) as running:
         answer = await running.chat()
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_busy")
-        assert 1 <= int(answer.headers["retry-after"]) <= 20
-        assert answer.headers["retry-after"] == "7" or wait == DATE
+        assert (700 if form == "seconds" else 100) <= int(answer.headers["retry-after"]) <= 700
         assert await running.metric("kvgate_attempts_total", outcome="neutral") == 1
         assert await running.metric("kvgate_attempts_total") == 1
         (state,) = running.gateway.snapshot.pools["any"].pool.states()

@@ -293,3 +293,17 @@ def test_an_engine_that_counts_on_the_way_is_believed_and_its_end_is_no_token() 
     scanner.feed(STOP)
     scanner.feed(USAGE)
     assert scanner.frames == 16
+
+
+def test_an_error_is_no_token() -> None:
+    error = b'data: {"error":{"message":"m","code":500}}\n\n'
+    counted = Scanner(strip_usage=False)
+    for piece in (token("a"), token("b"), error, b"data: [DONE]\n\n"):
+        counted.feed(piece)
+    assert (counted.finish(), counted.tokens) == ("error", 2)
+    told = Scanner(strip_usage=False)
+    usage = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n'
+    for piece in (usage, token("b"), error):
+        told.feed(piece)
+    assert (told.finish(), told.untold) == ("error", 1)
+    assert Scanner(strip_usage=False).tokens == 0
