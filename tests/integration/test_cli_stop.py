@@ -153,11 +153,12 @@ async def demo(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, 
     require_free_ports()
     process = await program.started(folder, "demo", "--speed", "100")
     try:
-        assert process.stdout is not None
+        assert process.stdout is not None and process.stderr is not None
         said = ""
         while "Ctrl-C" not in said:
-            line = (await process.stdout.readline()).decode()
-            assert line, "it ended before it was ready"
+            if not (line := (await process.stdout.readline()).decode()):
+                require_free_ports()  # somebody may have taken one meanwhile
+                raise AssertionError(f"it ended before it was ready: {(await process.stderr.read()).decode()}")
             said += line
         yield process, next(word for word in said.split() if word.startswith("http") and word.endswith("/v1"))
     finally:
