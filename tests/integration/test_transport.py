@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
 
 import pytest
 
@@ -239,17 +240,90 @@ async def test_what_has_begun_to_come_must_go_on(upstream: Upstream, begun: bool
         await exchange.done
 
 
+async def test_an_exchange_that_is_held_back_is_not_one_that_stalls(upstream: Upstream) -> None:
+    upstream.scripts = [stays_silent_after(STREAM_HEAD + b"2\r\nok\r\n")]
+    came = asyncio.Event()
+    wire, sweep_at = clocked(upstream)
+    exchange = await wire.open(REQUEST)
+    exchange.pipe(lambda _: came.set())
+    await came.wait()
+    sweep_at(0.5)
+    exchange.pause()
+    sweep_at(100.0)
+    assert not exchange.done.done()
+    exchange.resume()
+    sweep_at(100.9)
+    assert not exchange.done.done()
+    sweep_at(101.1)
+    with pytest.raises(UpstreamFailed):
+        await exchange.done
+
+
+@pytest.mark.parametrize(("rested_seconds", "connections"), [(3.9, 1), (4.1, 2)])
+async def test_a_connection_that_rested_too_long_is_not_used_again(
+    upstream: Upstream, rested_seconds: float, connections: int
+) -> None:
+    """Engines close theirs after 5 seconds (uvicorn's default); a request must not meet that."""
+    upstream.scripts = [answers(OK, times=2)]
+    wire, sweep_at = clocked(upstream)
+    assert await (await wire.open(REQUEST)).body() == b"ok"
+    sweep_at(rested_seconds, sweep=False)
+    assert await (await wire.open(REQUEST)).body() == b"ok"
+    assert upstream.connections == connections
+    wire.close()
+
+
+async def test_a_connection_that_rested_too_long_is_closed(upstream: Upstream) -> None:
+    upstream.scripts = [answers(OK)]
+    wire, sweep_at = clocked(upstream)
+    assert await (await wire.open(REQUEST)).body() == b"ok"
+    sweep_at(3.9)
+    assert wire.open_connections == 1
+    sweep_at(4.1)
+    assert wire.open_connections == 0
+
+
+async def test_a_kept_connection_that_breaks_off_within_its_answer_was_not_stale(upstream: Upstream) -> None:
+    """The engine has seen the request: it does not go out again unasked."""
+
+    async def begins_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answers(OK)(reader, writer)
+        await request_of(reader)
+        writer.write(OK[:9])
+
+    upstream.scripts = [begins_twice]
+    wire = transport(upstream)
+    assert await (await wire.open(REQUEST)).body() == b"ok"
+    with pytest.raises(UpstreamFailed) as failed:
+        await wire.open(REQUEST)
+    assert (failed.value.reason, failed.value.stale, upstream.connections) == ("unreachable", False, 1)
+
+
+async def test_a_connection_that_does_not_come_about_in_time(upstream: Upstream) -> None:
+    """Here the server accepts and never speaks TLS."""
+    upstream.scripts = [stays_silent]
+    wire = Transport(f"https://127.0.0.1:{upstream.port}", clock=monotonic, connect_seconds=0.05)
+    with pytest.raises(UpstreamFailed) as failed:
+        await asyncio.wait_for(wire.open(REQUEST), 30.0)
+    assert (failed.value.reason, failed.value.before_reply) == ("unconnected", True)
+
+
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-def clocked(upstream: Upstream) -> tuple[Transport, Callable[[float], None]]:
+class SweepAt(Protocol):
+    def __call__(self, seconds: float, *, sweep: bool = True) -> None: ...
+
+
+def clocked(upstream: Upstream) -> tuple[Transport, SweepAt]:
     """A transport with patience of 10 s for the first byte and 1 s after it, and what sweeps it at a time."""
     now = [0.0]
     wire = Transport(f"http://127.0.0.1:{upstream.port}", clock=lambda: now[0], first_byte_seconds=10, idle_seconds=1)
 
-    def sweep_at(seconds: float) -> None:
+    def sweep_at(seconds: float, *, sweep: bool = True) -> None:
         now[0] = seconds
-        wire.sweep()
+        if sweep:
+            wire.sweep()
 
     return wire, sweep_at
 

@@ -104,6 +104,33 @@ async def test_what_follows_a_closing_request_is_not_read(server: Server) -> Non
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize("reads_again", [False, True])
+async def test_who_leaves_an_answer_unread_for_too_long_is_cut_and_who_reads_on_is_not(reads_again: bool) -> None:
+    now, closed = [0.0], asyncio.Event()
+
+    async def stays(request: Request, responder: Responder) -> None:
+        responder.start(200, [])
+        await closed.wait()
+
+    server = Server(stays, refuse, Tasks(), lambda: now[0], Limits(unread_seconds=60))
+    await server.listen("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    connection = await accepted(server)
+    connection.data_received(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    connection.pause_writing()
+    for now[0] in (59.0, 61.0):
+        if reads_again and now[0] == 61.0:
+            connection.resume_writing()
+        server.sweep()
+        await asyncio.sleep(0)
+    assert bool(server.connections) is reads_again
+    closed.set()
+    server.close()
+    await server.drain(30.0)
+    assert (await reader.read()).count(b"\r\n0\r\n\r\n") == 0
+    writer.close()
+
+
 @pytest.mark.parametrize(
     ("piece", "told"),
     [
