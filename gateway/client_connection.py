@@ -313,12 +313,13 @@ class ClientConnection(asyncio.Protocol):
 
         Closing while some of it is unread would reset the connection, and the client would never see the refusal.
         """
-        if not self._refused or self._transport is None or not self._transport.can_write_eof():
+        transport = self._transport
+        if not self._refused or transport is None or transport.is_closing() or not transport.can_write_eof():
             self._close()
             return
         self.deadline = self._server.clock() + self._limits.linger_seconds
-        self._transport.write_eof()
-        self._transport.resume_reading()
+        transport.write_eof()
+        transport.resume_reading()
 
     def _close(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

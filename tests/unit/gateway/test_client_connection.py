@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.call import Request
-from gateway.client_connection import ClientConnection, Limits
+from gateway.client_connection import QUEUED_REQUESTS, ClientConnection, Limits
 from gateway.clock import monotonic
 from gateway.responder import Responder
 from gateway.server import Server
 from gateway.tasks import Tasks
+from tests.unit.gateway.streams import Wire
 
 
 async def understood(request: Request, responder: Responder) -> None:
@@ -102,6 +103,38 @@ async def test_what_follows_a_closing_request_is_not_read(server: Server) -> Non
         server, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /more HTTP/1.1\r\nHost: x\r\n\r\n"
     )
     assert answer.count(b"HTTP/1.1 ") == 1
+
+
+class Line(Wire):
+    """A transport that notes whether it is read from."""
+
+    reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+async def test_of_requests_that_wait_for_an_answer_before_them_only_some_are_taken() -> None:
+    go_on = asyncio.Event()
+
+    async def waits(request: Request, responder: Responder) -> None:
+        await go_on.wait()
+        responder.reply(200, [], b"")
+
+    line, server = Line(), Server(waits, refuse, Tasks(), monotonic, Limits())
+    connection = ClientConnection(server)
+    connection.connection_made(line)
+    for taken in range(1 + QUEUED_REQUESTS):
+        assert line.reading, taken
+        connection.data_received(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert not line.reading
+    go_on.set()
+    while not line.reading:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await server.drain(30.0)
 
 
 @pytest.mark.parametrize("reads_again", [False, True])
