@@ -72,7 +72,8 @@ class OpenAIChat(OpenAIDialect):
             raise InvalidRequest("`messages` must hold at least one message.", param="messages")
         messages = tuple(map(bytes, chat.messages))
         tools = bytes(chat.tools)
-        overhead = b"".join((tools, chat.functions, chat.documents, chat.chat_template_kwargs))
+        others = b"".join((chat.functions, chat.documents, chat.chat_template_kwargs))
+        overhead = tools + others if others else tools
         sizes = [countable_bytes(message) for message in messages]
         content_bytes = sum(sizes) + len(overhead)
         choices = choices_of(chat)
