@@ -7,9 +7,9 @@ model's own config.json (relative to the configuration file).
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from budgets import charge, hf_config
 from budgets.geometry import Geometry, KvDtype, WeightDtype
@@ -67,6 +67,13 @@ class TokenPrices(Section):
     input_nanos: Money = Field(alias="input")
     cached_nanos: Money | None = Field(default=None, alias="cached")
     output_nanos: Money = Field(alias="output")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        """Raises `ValueError` where a cache makes a prompt dearer: what is reserved for one would not be enough."""
+        if self.cached_nanos is not None and self.cached_nanos > self.input_nanos:
+            raise ValueError("cached tokens cannot cost more than those that are computed; lower cached or raise input")
+        return self
 
     @property
     def listed(self) -> charge.TokenPrices:

@@ -112,3 +112,11 @@ def test_what_is_known_only_afterwards_cannot_be_strict(dimension: str) -> None:
         strict["amount"] = "1TB"
     (message,) = problems(("tiers/standard/budgets", [strict])).values()
     assert message.startswith(f"{dimension} of a call are known only when it has ended; leave hardness out")
+
+
+def test_what_a_cache_held_is_never_dearer_than_what_is_computed() -> None:
+    """What is reserved for a prompt is its price as computed, so a strict budget would not hold."""
+    found = problems(("models/demo/price_per_million_tokens", {"input": 1, "cached": 1.5, "output": 4}))
+    assert list(found) == ["models.demo.price_per_million_tokens"]
+    assert "cached tokens cannot cost more" in found["models.demo.price_per_million_tokens"]
+    assert problems(("models/demo/price_per_million_tokens", {"input": 1, "cached": 1, "output": 0})) == {}
