@@ -30,6 +30,7 @@ from gateway.measure import Measure
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.pools import ServedPool
+from gateway.renewing import Renewing
 from gateway.resting import Resting
 from gateway.roster import Following, Roster
 from gateway.routes import Routes
@@ -188,6 +189,7 @@ def front(gateway: Gateway, settings: Settings, forecast: Forecast) -> Server:
     books = Books(gateway.store, gateway.metrics, forecast, gateway.background, gateway.vault)
     gateway.books = books
     readings.register_outstanding(gateway.metrics, books.outstanding)
+    gateway.background.start(Renewing(gateway.store, books.outstanding).keep(), name="leases")
     context = Context(gateway.metrics, forecast.ratio, books.originals.hold)
     stored = Stored(gateway.store, gateway.vault, gateway.metrics, gateway.background)
     measure = Measure(gateway.metrics, monotonic)

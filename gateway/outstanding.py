@@ -39,6 +39,15 @@ class Outstanding:
         if self._more:
             self._more.pop(grant.id, None)
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of the calls in flight."""
+        return frozenset(self._grants)
+
+    def running(self, id: str) -> Grant | None:
+        """The grant of a call, if that is in flight."""
+        return self._grants.get(id)
+
     def reserved(self, label: Callable[[str], str]) -> Values:
         """Units by tenant (as `label` has its name) and dimension: of several limits what the largest hold."""
         sums: defaultdict[Labels, float] = defaultdict(float)
