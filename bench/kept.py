@@ -6,37 +6,64 @@ Rule: leases and buckets are taken apart by the ledger's own Lua, so their form 
 from dataclasses import dataclass
 from typing import Final, cast
 
+from budgets.scope import Standing
 from budgets.script import Script
 from gateway.store import Store
 
-_OUTLINE: Final = """
+_LEASES: Final = """
 local found = {}
 for _, id in ipairs(call('ZRANGE', leases, 0, -1)) do
   if id ~= '' then
-    local asked, names, rows, closed = opened(call('HGET', held, id))
+    local asked, _, layouts, rows, closed = opened(call('HGET', held, id))
     local lease = {id, not asked and 'settled' or closed and 'closed' or 'runs'}
-    for n = 1, asked and #names or 0 do
-      local kind, _, place = decode(ROW, rows, FIRST_ROW + (n - 1) * ROW_BYTES)
-      if kind ~= CALLS then
-        lease[#lease + 1] = {names[n], took(asked, place), kept(asked, place, rows, #names, n)}
-      end
+    for n, name in pairs(asked and names_of(layouts, rows) or {}) do
+      local _, _, place = decode(ROW, rows, FIRST_ROW + (n - 1) * ROW_BYTES)
+      lease[#lease + 1] = {n, name, (took(asked, place)), kept(asked, place, rows, layouts[#layouts], n)}
     end
     found[#found + 1] = lease
   end
 end
 return found
 """
-_LEASES: Final = Script("leases", f"{Script.load('budgets', 'leases', 'buckets').source}\n{_OUTLINE}")
-_IN_USE: Final = Script(
-    "in_use",
-    f"""{Script.load("budgets", "buckets").source}
-local found = {{}}
-for at, each in ipairs(call('HGETALL', buckets)) do
-  found[at] = at % 2 == 1 and each or string.format('%.0f', (decode(BUCKET, each)))
+_IN_USE: Final = """
+local found = {}
+for at, board in ipairs(call('HGETALL', buckets)) do
+  for name, bucket in pairs(at % 2 == 0 and buckets_of(board) or {}) do
+    found[#found + 1] = name
+    found[#found + 1] = string.format('%.0f', (decode(BUCKET, bucket)))
+  end
 end
 return found
-""",
-)
+"""
+_OLDER: Final = """
+local found, us = call('HGETALL', buckets), tonumber(ARGV[1])
+for at = 1, #found, 2 do
+  local head, written = string.sub(found[at + 1], 1, HEAD_BYTES), {}
+  local numbers, format = numbers_of(found[at + 1], head)
+  for k = 1, #numbers - 1, 3 do numbers[k + 1], numbers[k + 2] = numbers[k + 1] - us, numbers[k + 2] - us end
+  put(written, found[at], found[at + 1], head, numbers, format)
+  call('HSET', buckets, unpack(written))
+end
+for _, id in ipairs(call('ZRANGE', leases, 0, -1)) do
+  if id ~= '' then call('ZINCRBY', leases, -us, id) end
+end
+"""
+_WRITE: Final = """
+local fields, layouts = cmsgpack.unpack(ARGV[1])
+for b = 1, #fields do
+  local head, written, names = layouts[3 * b - 2], {}, cmsgpack.unpack(layouts[3 * b - 1])
+  local board = arranged(call('HGET', buckets, fields[b]), head, layouts[3 * b - 1])
+  local numbers, format = numbers_of(board, head)
+  for k = 1, 3 * #names do numbers[k] = tonumber(ARGV[2 + (k - 1) % 3]) end
+  put(written, fields[b], board, head, numbers, format)
+  call('HSET', buckets, unpack(written))
+  call('ZADD', stale, 1, fields[b])
+end
+"""
+
+
+def _script(name: str, source: str) -> Script:
+    return Script(name, f"{Script.load('budgets', 'outstanding', 'buckets', 'leases').source}\n{source}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +87,13 @@ def keys_of(tree: str = "acme") -> tuple[str, ...]:
 
 async def in_use(store: Store, tree: str = "acme") -> dict[str, int]:
     """By bucket, in micro-units, as it was when it was last written."""
-    found = cast("list[bytes]", await store.run(_IN_USE, keys_of(tree), ()))
+    found = cast("list[bytes]", await store.run(_script("in_use", _IN_USE), keys_of(tree), ()))
     return {name.decode(): int(amount) for name, amount in zip(found[::2], found[1::2], strict=True)}
 
 
 async def leases(store: Store, tree: str = "acme") -> list[Lease]:
     """Those that run, those that were closed, and marks."""
-    found = cast("list[list[object]]", await store.run(_LEASES, keys_of(tree), ()))
+    found = cast("list[list[object]]", await store.run(_script("leases", _LEASES), keys_of(tree), ()))
     return [_lease(*each) for each in found]
 
 
@@ -81,8 +108,18 @@ async def run_out(store: Store, *ids: str, tree: str = "acme") -> None:
         await store.command("ZADD", keys_of(tree)[1], "XX", 1, id)
 
 
+async def write(store: Store, standing: Standing, used: float, at: float, gone: float, tree: str = "acme") -> None:
+    """Puts so much into all buckets of these terms, due to be looked at."""
+    await store.run(_script("write", _WRITE), keys_of(tree), (standing.packed, *map(repr, (used, at, gone))))
+
+
+async def pass_time(store: Store, seconds: float, tree: str = "acme") -> None:
+    """As if buckets and leases were so much older than they are."""
+    await store.run(_script("older", _OLDER), keys_of(tree), (int(seconds * 1e6),))
+
+
 def _lease(id: object, state: object, *limits: object) -> Lease:
-    rows = cast("list[tuple[bytes, int, int]]", limits)
-    took = {name.decode(): amount for name, amount, _ in rows}
-    kept = {name.decode(): amount for name, _, amount in rows}
+    rows = sorted(cast("list[tuple[int, bytes, int, int]]", limits))
+    took = {name.decode(): amount for _, name, amount, _ in rows}
+    kept = {name.decode(): amount for _, name, _, amount in rows}
     return Lease(cast("bytes", id).decode(), cast("bytes", state).decode(), took, kept)

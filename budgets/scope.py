@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from struct import Struct, pack
-from typing import Final, Literal
+from typing import Literal
 
-import msgspec
-
+from budgets import layout
 from budgets.limit import LARGE, PARTS, Dimension, Limit
 from budgets.script import Known
 from budgets.weights import Weights
@@ -27,12 +25,6 @@ money nobody can tell any more how much it was, so what was expected stays."""
 TOLD_SECONDS = 300.0
 """How long the store is taken to remember terms: half as long as it does."""
 DIGEST_BYTES = 16
-_OPEN: Final = Struct("<dd")
-_ROW: Final = Struct("<BBHddd")
-"""As `lua/buckets.lua` reads them."""
-_STRING: Final = Struct(">BL")
-"""What stands before a string in MessagePack; scripts know no bytes there, and Lua's strings may be any."""
-_RATE, _QUOTA, _CALLS = range(3)
 Level = Literal["organisation", "tenant", "key", "session"]
 
 
@@ -78,17 +70,23 @@ class Terms:
         if limit.every is not None:
             opened = window(limit.every, limit.time_zone, now_seconds)
             bucket = f"{bucket}:{opened.id}"
-            kind, one, two = _QUOTA, opened.starts_at * MICRO, opened.ends_at * MICRO
+            kind, one, two = layout.QUOTA, opened.starts_at * MICRO, opened.ends_at * MICRO
         elif limit.per_seconds is not None:
-            kind, one, two = _RATE, limit.amount * scale, max(1, int(limit.per_seconds * MICRO))
+            kind, one, two = layout.RATE, limit.amount * scale, max(1, int(limit.per_seconds * MICRO))
         else:
-            kind, one, two = _CALLS, 0, 0
+            kind, one, two = layout.CALLS, 0, 0
         return cls(limit, owner, bucket, opened, scale, kind, one, two)
 
-    def row(self, place: int) -> bytes:
+    @property
+    def board(self) -> str:
+        """Where its bucket stands. Calls of a model meet all limits of one board or none, so they read it whole."""
+        return f"{self.owner.prefix} {self.limit.model or ''}"
+
+    def row(self, place: int) -> layout.Row:
         """What the scripts are told of it; `place` is that of what it is asked for in lists of amounts."""
         does = 0 if self.limit.mode == "shadow" else 2 if self.dimension in SHOWN else 1
-        return _ROW.pack(self.kind, does, place, self.limit.capacity * self.scale, self.one, self.two)
+        capacity, kept = self.limit.capacity * self.scale, stays(self)
+        return layout.Row(self.board, self.bucket, self.kind, does, place, capacity, self.one, self.two, kept)
 
     def reset_seconds(self, in_use: int, now_seconds: float) -> float:
         """When nothing would be in use any more if nobody used anything."""
@@ -123,6 +121,7 @@ class Standing:
         terms = () if scope.joined is None else scope.joined.standing(now_seconds).terms  # made once for all sessions
         pairs = zip(scope.limits[len(terms) :], owners[len(terms) :], strict=True)
         terms += tuple([Terms.of(limit, owner, now_seconds) for limit, owner in pairs])
+        terms = tuple([terms[at] for at in layout.together(each.board for each in terms)])
         windows = [each.window for each in terms if each.window is not None]
         slots = [f"{scope.space}:slots:{each.bucket}" for each in terms if each.limit.kind == "slots"]
         # Scripts count in doubles.
@@ -140,10 +139,8 @@ class Standing:
             max((each.starts_at for each in windows), default=float("-inf")),
             min((each.ends_at for each in windows), default=float("inf")),
         )
-        rows = b"".join([each.row(place) for each, place in zip(terms, at, strict=True)])
-        kept = pack(f"<{len(terms)}d", *map(stays, terms))
-        names, numbers = [each.bucket for each in terms], _OPEN.pack(since * MICRO, until * MICRO) + rows + kept
-        packed = msgspec.msgpack.encode(names) + _STRING.pack(0xDB, len(numbers)) + numbers
+        rows = [each.row(place) for each, place in zip(terms, at, strict=True)]
+        packed = layout.terms(since * MICRO, until * MICRO, rows)
         return cls(
             terms,
             (*scope.keys, f"{scope.space}:terms:{blake2b(packed, digest_size=DIGEST_BYTES).hexdigest()}", *slots),

@@ -1,11 +1,11 @@
 -- What scripts do with leases that were taken before; it stands behind what they know of limits.
 
--- A lease taken apart: what was asked, the names and the rows of its terms, whether it is closed. Nothing of a mark.
+-- A lease taken apart: what was asked, the three parts of its terms, whether it is closed. Nothing of a mark.
 local function opened(lease)
   if not lease or lease == SETTLED then return nil end
   local closed = string.sub(lease, 1, 1) == CLOSED
-  local asked, names, rows = cmsgpack.unpack(closed and string.sub(lease, 2) or lease)
-  return asked, names, rows, closed
+  local asked, fields, layouts, rows = cmsgpack.unpack(closed and string.sub(lease, 2) or lease)
+  return asked, fields, layouts, rows, closed
 end
 
 -- What a call took of a limit with this place, and of how much it was extended.
@@ -25,41 +25,46 @@ end
 
 -- Takes what a lease took (nil: nothing) out of its buckets, of one that is closed what stayed; and puts in what was used,
 -- a list by dimension behind `first`, or what stays if nobody settles. Ends the call's slots if it is given `id`.
-local function replace(asked, names, rows, closed, used_by, first, grace_us, id)
-  local count = #names
-  local dimensions = asked and asked[1] or #used_by - first
-  local stored = call('HMGET', buckets, unpack(names))
-  local written, made, last, until_us, slots, next_row = {}, {}, 0, 0, 0, FIRST_ROW
+local function replace(asked, fields, layouts, rows, closed, used_by, first, grace_us, id)
+  local dimensions, count = asked and asked[1] or #used_by - first, layouts[#layouts]
+  local stored, written, until_us, slots, n, next_row = call('HMGET', buckets, unpack(fields)), {}, 0, 0, 0, FIRST_ROW
   local kind, does, place, capacity, one, two
-  for n = 1, count do
-    kind, does, place, capacity, one, two, next_row = decode(ROW, rows, next_row)
-    if kind == CALLS then
-      slots = slots + 1
-      if id then call('ZREM', KEYS[SLOTS + slots], id) end
-    else
-      local used, at, gone = bucket(stored[n], names[n], kind, one, two)
-      local reserved = asked and (closed and kept(asked, place, rows, count, n) or took(asked, place)) or 0
-      local rest, after = max(0, used - reserved), nil
-      if not used_by then
-        after = max(0, used - reserved + kept(asked, place, rows, count, n))
-      elseif place <= dimensions then
-        after = max(0, used - reserved + used_by[first + place])
+  for b = 1, #fields do
+    local head = layouts[3 * b - 2]
+    local board, k = arranged(stored[b], head, layouts[3 * b - 1]), 1
+    local numbers, format = numbers_of(board, head)
+    while n < layouts[3 * b] do
+      n = n + 1
+      kind, does, place, capacity, one, two, next_row = decode(ROW, rows, next_row)
+      if kind == CALLS then
+        slots = slots + 1
+        if id then call('ZREM', KEYS[SLOTS + slots], id) end
       else
-        after = max(rest, math.min(used - reserved + used_by[first + place - dimensions], capacity))
-      end
-      -- Whatever took from the bucket saw to it that it stays until all of that is settled.
-      if after > used or gone == 0 and after > 0 then
-        local needed, room = going_us(kind, after, one, two, grace_us)
-        if needed > gone then
-          if gone == 0 then made[#made + 1], made[#made + 2] = room, names[n] end
-          gone, until_us = room, max(until_us, room)
+        local used, at, after = numbers[k], numbers[k + 1], nil
+        if kind == RATE then used, at = flowed(used, at, one, two) end
+        local rest = used
+        if asked then rest = used - (closed and kept(asked, place, rows, count, n) or took(asked, place)) end
+        if not used_by then
+          after = rest + kept(asked, place, rows, count, n)
+        elseif place <= dimensions then
+          after = rest + used_by[first + place]
+        else
+          after = max(rest, math.min(rest + used_by[first + place - dimensions], capacity))
         end
-      end
-      if gone > 0 then
-        written[last + 1], written[last + 2] = names[n], encode(BUCKET, after, at, gone)
-        last = last + 2
+        if after < 0 then after = 0 end
+        -- Whatever took from the bucket saw to it that it stays until all of that is settled.
+        if after > used then
+          local needed = grace_us + (kind == QUOTA and two or now_us + after / one * two)
+          if needed > numbers[k + 2] then
+            numbers[k + 2] = floor(needed + (needed - now_us) / 4)
+            until_us = max(until_us, numbers[k + 2])
+          end
+        end
+        numbers[k], numbers[k + 1] = after, at
+        k = k + 3
       end
     end
+    if k > 1 and (stored[b] or until_us > 0) then put(written, fields[b], board, head, numbers, format) end
   end
-  write(written, made, until_us)
+  write(written, until_us)
 end

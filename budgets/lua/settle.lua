@@ -21,9 +21,9 @@ if made == 2 then
 else
   local lease = call('HGET', held, id)
   if lease == SETTLED or not lease and made == 0 then return 0 end
-  local asked, names, rows, closed = opened(lease)
-  if not asked then names, rows = cmsgpack.unpack(told(ARGV[1])) end
-  replace(asked, names, rows, closed, used, FIRST_USED, grace_us, id)
+  local asked, fields, layouts, rows, closed = opened(lease)
+  if not asked then fields, layouts, rows = cmsgpack.unpack(told(ARGV[1])) end
+  replace(asked, fields, layouts, rows, closed, used, FIRST_USED, grace_us, id)
   if made == 0 then
     call('HDEL', held, id)
     call('ZREM', leases, id)

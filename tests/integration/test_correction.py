@@ -4,13 +4,13 @@ import time
 
 import pytest
 
+from bench import kept
 from budgets.correction import Corrected, correcting
 from budgets.grant import Denied, Grant, Misdated
 from budgets.ledger import reserve, settle
 from budgets.limit import Limit
 from budgets.scope import Scope
 from gateway.store import Store
-from tests.integration.test_ledger import pass_time
 
 RATE = Limit(name="tokens", dimension="total_tokens", amount=1_000, per_seconds=1e9)
 QUOTA = Limit(name="daily", dimension="total_tokens", amount=1_000, every="day")
@@ -75,7 +75,7 @@ async def test_what_a_dead_worker_held_does_not_come_off_what_was_said(store: St
     scope = Scope("acme", (RATE,))
     await spent(store, scope, 300)
     await taken(store, scope, 200)
-    await pass_time(store, 901)
+    await kept.pass_time(store, 901)
     assert await corrected(store, scope, 100) == Corrected(300, 0)
     await taken(store, scope, 50)  # closes the dead one's lease
     assert await corrected(store, scope, 0) == Corrected(100, 50)

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import random
-from struct import Struct
 
 import pytest
 from redis.crc import key_slot
@@ -20,7 +19,6 @@ from gateway.tasks import Tasks
 from tests.conftest import PATIENT
 
 BUCKETS, LEASES, HELD, STALE, _ = kept.keys_of("acme")
-BUCKET = Struct("<ddd")
 # Refills so slowly that a test does not see it.
 REQUESTS = Limit(name="calls", dimension="requests", amount=10, per_seconds=1e6)
 TOKENS = Limit(name="tokens", dimension="total_tokens", amount=1000, per_seconds=1e6)
@@ -50,20 +48,6 @@ async def used(store: Store, limit: Limit) -> float:
     found = (await kept.in_use(store)).get(f"{limit.label}:{limit.dimension}", 0)
     scale = 1 if limit.dimension == "kv_read_bytes" else 1e6
     return round(found / scale, 3)
-
-
-async def pass_time(store: Store, seconds: float) -> None:
-    """Let the buckets and leases be older than they are."""
-    names = await store.command("HKEYS", BUCKETS)
-    assert isinstance(names, list)
-    for name in names:
-        stored = await store.command("HGET", BUCKETS, name)
-        assert isinstance(stored, bytes)
-        amount, at, gone = BUCKET.unpack(stored)
-        earlier = int(seconds * 1e6)
-        await store.command("HSET", BUCKETS, name, BUCKET.pack(amount, at - earlier, gone - earlier))
-    for lease in await kept.leases(store):
-        await store.command("ZINCRBY", LEASES, -int(seconds * 1e6), lease.id)
 
 
 async def test_what_is_reserved_counts_and_what_is_settled_replaces_it(store: Store) -> None:
@@ -108,9 +92,9 @@ async def test_the_wait_that_is_named_is_enough_and_less_is_not(store: Store) ->
     await settle(store.run, await grant(store, scope(limit), {}), {"total_tokens": 800})
     answer = await denied(store, scope(limit), {"total_tokens": 500})
     assert 39_900 < answer.retry_after_seconds <= 40_000
-    await pass_time(store, answer.retry_after_seconds - 100)
+    await kept.pass_time(store, answer.retry_after_seconds - 100)
     assert 90 < (await denied(store, scope(limit), {"total_tokens": 500})).retry_after_seconds <= 100
-    await pass_time(store, 100)
+    await kept.pass_time(store, 100)
     assert (await grant(store, scope(limit), {"total_tokens": 500})).balances[0].remaining == 0
 
 
@@ -135,9 +119,9 @@ async def test_a_call_larger_than_the_bucket_passes_when_it_is_full_and_leaves_d
     answer = await denied(store, scope(limit), {"total_tokens": 1})
     assert (answer.used, answer.limit) == (700, 100)
     assert 595 < answer.retry_after_seconds <= 601
-    await pass_time(store, 690)
+    await kept.pass_time(store, 690)
     assert (await denied(store, scope(limit), huge)).retry_after_seconds > 0
-    await pass_time(store, 20)
+    await kept.pass_time(store, 20)
     await grant(store, scope(limit), huge)
 
 
@@ -159,7 +143,7 @@ async def test_a_limit_in_shadow_counts_and_refuses_nothing(store: Store) -> Non
 async def test_a_refund_never_fills_more_than_the_bucket(store: Store) -> None:
     limit = Limit(name="rate", dimension="total_tokens", amount=100, per_seconds=100)
     one = await grant(store, scope(limit), {"total_tokens": 100})
-    await pass_time(store, 1000)
+    await kept.pass_time(store, 1000)
     await settle(store.run, one, {"total_tokens": 0})
     assert await used(store, limit) == 0
 
@@ -167,14 +151,14 @@ async def test_a_refund_never_fills_more_than_the_bucket(store: Store) -> None:
 async def test_time_that_passed_counts_before_what_is_settled(store: Store) -> None:
     limit = Limit(name="rate", dimension="total_tokens", amount=100, per_seconds=100)
     one = await grant(store, scope(limit), {"total_tokens": 100})
-    await pass_time(store, 200)
+    await kept.pass_time(store, 200)
     await settle(store.run, one, {"total_tokens": 150})
     assert await used(store, limit) == 50
 
 
 async def test_the_lease_of_a_dead_worker_keeps_the_prompt_and_gives_back_the_rest(store: Store) -> None:
     dead = await grant(store, scope(REQUESTS, TOKENS))
-    await pass_time(store, 901)
+    await kept.pass_time(store, 901)
     await grant(store, scope(REQUESTS), {})
     assert await used(store, TOKENS) == pytest.approx(60, abs=2)
     assert await used(store, REQUESTS) == pytest.approx(1, abs=0.1)
@@ -186,7 +170,7 @@ async def test_the_lease_of_a_dead_worker_keeps_the_prompt_and_gives_back_the_re
 async def test_a_reservation_nobody_settles_goes_in_the_end(store: Store) -> None:
     await grant(store, scope(TOKENS))
     for _ in range(2):
-        await pass_time(store, 3601 + 901)
+        await kept.pass_time(store, 3601 + 901)
         await grant(store, scope(REQUESTS), {})
     assert [lease.state for lease in await kept.leases(store)] == ["runs", "closed"]
 

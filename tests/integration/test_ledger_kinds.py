@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from struct import Struct
 
 import msgspec
 import pytest
@@ -18,7 +17,6 @@ from config.catalogue import model
 from gateway.store import Store
 
 BUCKETS, LEASES, HELD, STALE, _ = kept.keys_of("acme")
-BUCKET = Struct("<ddd")
 DAILY = Limit(name="daily", dimension="total_tokens", amount=1000, every="day", time_zone="Europe/Paris")
 AT_ONCE = Limit(name="calls", dimension="concurrent_calls", amount=3)
 STRICT = Limit(name="strict", dimension="total_tokens", amount=1000, per_seconds=1e9, hardness="strict")
@@ -87,7 +85,7 @@ async def test_what_is_settled_late_goes_to_the_window_it_was_taken_from(store: 
     await store.command("FLUSHALL")
     asked = msgspec.msgpack.encode([1, 900 * 10**6, 3600 * 10**6, 60, 1e8, 1e8])
     await store.command("HSET", HELD, old.id, asked + old.stands.packed)
-    await store.command("HSET", BUCKETS, f"daily:total_tokens:{days[0]}", BUCKET.pack(5e8, 1, (now + 3600) * 1e6))
+    await kept.write(store, old.stands, 5e8, 1, (now + 3600) * 1e6)
     await store.command("EXPIRE", BUCKETS, 3600)  # as whoever wrote the bucket has left it
     await store.command("ZADD", LEASES, str(int((now + 900) * 1e6)), old.id)
     assert await settle(store.run, old, {"total_tokens": 130})
@@ -106,18 +104,38 @@ async def test_a_changed_quota_keeps_what_was_used(store: Store) -> None:
 
 
 async def test_windows_that_are_over_are_cleared_away(store: Store) -> None:
-    long_ago = str(int((time.time() - 10) * 1e6))
-    for day in range(1, 10):
-        over = BUCKET.pack(5, float(long_ago), float(long_ago))
-        await store.command("HSET", BUCKETS, f"daily:total_tokens:day:2026-01-0{day}", over)
-        await store.command("ZADD", STALE, long_ago, f"daily:total_tokens:day:2026-01-0{day}")
-    busy = BUCKET.pack(5, float(long_ago), (time.time() + 900) * 1e6)
-    await store.command("HSET", BUCKETS, "busy:requests", busy)
-    await store.command("ZADD", STALE, long_ago, "busy:requests")
-    granted(await reserve(store.run, Scope("acme", (DAILY,)), ONE, time.time()))
-    assert await store.command("HLEN", BUCKETS) == 2, "what is in use was looked at and stays"
-    assert await store.command("ZCARD", STALE) == 2
-    assert await used(store, "busy:requests") is not None
+    scope, now = Scope("acme", (DAILY,)), time.time()
+    for days in range(9, 0, -1):
+        await kept.write(store, scope.standing(now - days * 86_400), 5, 1, (now + (900 if days == 3 else -10)) * 1e6)
+    one = granted(await reserve(store.run, scope, ONE, now))
+    names = [scope.standing(now - days * 86_400).terms[0].bucket for days in (3, 0)]
+    assert {*await kept.in_use(store)} == {*names}, "what may still be settled stays"
+    assert await settle(store.run, one, {"total_tokens": 70})
+    assert await kept.in_use(store) == {names[0]: 5, names[1]: 70_000_000}
+
+
+async def test_owners_of_whose_budgets_nothing_is_in_use_are_cleared_away(store: Store) -> None:
+    now, base = time.time(), Scope("acme", ())
+    for number in range(10):
+        session = base.joined_by((STRICT,), Owner("session", f"{number}", f"session/acme/{number}/"))
+        await kept.write(store, session.standing(now), 5, 1, (now + (900 if number == 3 else -10)) * 1e6)
+    granted(await reserve(store.run, Scope("acme", (DAILY,)), ONE, now))
+    assert {name.rsplit("/", 1)[0] for name in await kept.in_use(store) if "/" in name} == {"session/acme/3"}
+    assert await store.command("ZCARD", STALE) == await store.command("HLEN", BUCKETS) == 2
+
+
+async def test_gateways_that_know_other_limits_lose_nothing_of_each_other(store: Store) -> None:
+    """As while a changed file reaches one gateway after another."""
+    now, more = time.time(), Limit(name="more", dimension="total_tokens", amount=1000, every="month")
+    of_model = Limit(name="of-model", dimension="total_tokens", model="demo", amount=1000, every="month")
+    scopes = [Scope("acme", limits) for limits in ((DAILY, STRICT), (more, of_model, DAILY), (STRICT, more))]
+    running = [granted(await reserve(store.run, scope, ONE, now)) for scope in (*scopes, *scopes)]
+    in_use = {name.split(":")[0]: amount // 10**6 for name, amount in (await kept.in_use(store)).items()}
+    assert in_use == {"daily": 400, "strict": 400, "more": 400, "of-model": 200}
+    for each in running:
+        assert await settle(store.run, each, {"total_tokens": 10})
+    in_use = {name.split(":")[0]: amount // 10**6 for name, amount in (await kept.in_use(store)).items()}
+    assert in_use == {"daily": 40, "strict": 40, "more": 40, "of-model": 20}
 
 
 async def test_calls_at_once_are_slots_that_come_back(store: Store) -> None:

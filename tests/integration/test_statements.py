@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench import kept
 from budgets.ledger import Amounts, Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from budgets.statement import Account, stating
@@ -14,7 +15,6 @@ from gateway.statements import Statements
 from gateway.store import Store
 from tests.fault.store_proxy import store_proxy
 from tests.house import KEY, House, house, until
-from tests.integration.test_ledger import pass_time
 from tests.unit.gateway.samples import caller
 
 LIMITS = (
@@ -53,7 +53,7 @@ async def test_what_a_dead_worker_holds_is_told_as_the_next_reservation_finds_it
         await reserve(store.run, Scope("acme", LIMITS[:1]), {"total_tokens": 1}, now)
     assert isinstance(await reserve(store.run, Scope("acme", LIMITS), prompt, now), Grant)
     assert (await accounts(store, now))[0] == (0, 690, 310)
-    await pass_time(store, 901)
+    await kept.pass_time(store, 901)
     assert (await accounts(store, now))[:3] == [(60, 0, 940), (1, 0, 9), (0, 0, 10**12)]
     assert isinstance(await reserve(store.run, Scope("acme", LIMITS[:1]), {"total_tokens": 800}, now), Grant)
 

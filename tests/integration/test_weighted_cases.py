@@ -21,7 +21,6 @@ from gateway.explain_limits import explanation
 from gateway.limit_desk import LimitDesk, Place
 from gateway.store import Store
 from tests.house import Change, House, configured, events, gateway
-from tests.integration.test_ledger import pass_time
 from tests.upstream import CHUNKED, DONE, chunk, frame, stalls_after, streams, upstream
 
 SLOW: Mapping[str, Any] = {"per": "1000000d"}
@@ -134,7 +133,7 @@ async def test_of_a_call_whose_worker_died_the_prompt_stays_at_its_weight(store:
     scope = Scope("acme", (limit,))
     dead = await reserve(store.run, scope, asked)
     assert isinstance(dead, Grant)
-    await pass_time(store, 901)
+    await kept.pass_time(store, 901)
     other = await reserve(store.run, scope, {"requests": 1})
     assert isinstance(other, Grant)
     assert other.balances[0].remaining == pytest.approx(10**9 - 30_000, abs=1_000)

@@ -16,15 +16,19 @@ AT_ONCE = Limit(name="at-once", dimension="concurrent_calls", amount=3)
 
 def test_every_kind_is_told_to_the_scripts_in_its_own_words() -> None:
     standing = Scope("acme", (RATE, DAILY, AT_ONCE)).standing(86_400 * 3 + 5)
-    names = ["rate:requests", "daily:total_tokens:day:1970-01-04", "at-once:concurrent_calls"]
-    rows = standing.packed.removeprefix(msgspec.msgpack.encode(names))[5:]
-    assert unpack("<dd", rows[:16]) == (259_200_000_000, 345_600_000_000)
-    assert [*iter_unpack("<BBHddd", rows[16:100])] == [
+    names = msgspec.msgpack.encode(["rate:requests", "daily:total_tokens:day:1970-01-04"])
+    head = blake2b(names, digest_size=8).digest() + b"\x02\x00"
+    told = standing.packed.removeprefix(msgspec.msgpack.encode([" "]) + b"\x93")  # a list of three
+    told = told.removeprefix(text(head) + text(names) + b"\x03")
+    numbers = told[5:]
+    assert told == text(numbers)
+    assert unpack("<dd", numbers[:16]) == (259_200_000_000, 345_600_000_000)
+    assert [*iter_unpack("<BBHddd", numbers[16:100])] == [
         (0, 2, 1, 6_000_000, 6_000_000, 60_000_000),
         (1, 0, 4, 100_000_000, 259_200_000_000, 345_600_000_000),
         (2, 1, 0, 3, 0, 0),
     ], "a strict limit looks into the second list, of what a call can use at most"
-    assert unpack("<ddd", rows[100:]) == (-1, 1_000_000, 0)
+    assert unpack("<ddd", numbers[100:]) == (-1, 1_000_000, 0)
     assert standing.keys == (
         "kvgate:2:{acme}:buckets",
         "kvgate:2:{acme}:leases",
@@ -34,6 +38,19 @@ def test_every_kind_is_told_to_the_scripts_in_its_own_words() -> None:
         f"kvgate:1:{{acme}}:terms:{blake2b(standing.packed, digest_size=16).hexdigest()}",
         "kvgate:1:{acme}:slots:at-once:concurrent_calls",
     )
+
+
+def text(value: bytes) -> bytes:
+    return b"\xdb" + len(value).to_bytes(4, "big") + value
+
+
+def test_limits_of_an_owner_and_of_a_model_stand_together() -> None:
+    of_model = Limit(name="of-model", dimension="requests", model="demo", amount=6, per_seconds=60)
+    key = Owner("key", "main", "key/acme/main/")
+    scope = Scope("acme", (RATE, of_model, DAILY)).joined_by((AT_ONCE, RATE), key)
+    standing = scope.standing(0)
+    assert [terms.limit.label for terms in standing.terms] == ["rate", "daily", "of-model", "at-once", "rate"]
+    assert standing.packed.startswith(msgspec.msgpack.encode([" ", " demo", "key/acme/main/ "]))
 
 
 def test_all_levels_share_a_slot_and_no_two_a_bucket() -> None:
