@@ -169,7 +169,8 @@ class Service:
             return  # what is configured stays
         limit = self.context_limit_tokens
         if limit != self._limit_tokens:
-            self._limit_tokens, self._policies = limit, capped(self.caller.may.policies, limit)
+            reported = self.model.context_limit_tokens is None
+            self._limit_tokens, self._policies = limit, capped(self.caller.may.policies, limit, reported=reported)
             self._sized = sized(self._policies)
             self._quiet_up_to = NOTHING_QUIET
 

@@ -5,7 +5,7 @@ Rule: read out of the policies as they are configured; nothing here depends on a
 
 from collections.abc import Sequence
 
-from policies.cap_context import CapContext
+from policies.cap_context import CapContext, EngineWindow
 from policies.drop_stale_turns import DropStaleTurns
 from policies.pin import Pin
 from policies.policy import KeepsOriginals, Policy
@@ -30,12 +30,15 @@ def keep_seconds(policies: Sequence[Policy]) -> float:
     return max(found, default=0.0)
 
 
-def capped(policies: Sequence[Policy], limit_tokens: int | None) -> Sequence[Policy]:
-    """The policies with the model's own limit behind them, where no cap of the tier is lower."""
+def capped(policies: Sequence[Policy], limit_tokens: int | None, *, reported: bool = False) -> Sequence[Policy]:
+    """The policies with the model's own limit behind them, where no cap of the tier is lower.
+
+    `reported`: by its engines, which judge it themselves.
+    """
     caps = [policy.limit_tokens for policy in policies if isinstance(policy, CapContext) and policy.mode == "enforce"]
     if limit_tokens is None or min(caps, default=limit_tokens + 1) <= limit_tokens:
         return policies
-    return (*policies, CapContext(limit_tokens=limit_tokens))
+    return (*policies, (EngineWindow if reported else CapContext)(limit_tokens=limit_tokens))
 
 
 def is_of_facts(policy: Policy) -> bool:

@@ -19,6 +19,11 @@ TOO_LONG: Final = "The prompt is too long: this model's maximum context length i
 """The words by which clients of OpenAI's, Anthropic's and vLLM's APIs know a context that they must shorten."""
 
 
+MOST_TO_ONE: Final = 5
+"""Tokens of cl100k, by which we count where no other `encoding` is named, to one of a model's own: 4.4 for Gujarati,
+2.9 for Hindi, 1.4 for Chinese where that is o200k (OpenAI, "Hello GPT-4o")."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """The prompt has `tokens` where at most `limit_tokens` may be sent. With what is `wanted` it might fit."""
@@ -103,3 +108,15 @@ class CapContext(BaseModel):
         """Whether a prompt of this size in bytes could be refused, or its reply clamped."""
         reply = 0 if self.reply == "apart" else reply_size
         return total_bytes + max(reply, self._reserved_tokens) > self.limit_tokens
+
+
+class EngineWindow(CapContext):
+    """The context that the engines report, where nobody configured one.
+
+    They count by the model's own tokenizer and refuse by themselves; ours is another, so that what it finds too long
+    may well fit. Refused here is only what no tokenizer makes fit.
+    """
+
+    def judge(self, tokens: int, reply_tokens: int | None = None) -> Refuse | None:
+        """`Refuse` if a prompt of so many tokens is too long however it is counted."""
+        return super().judge(tokens, reply_tokens) if tokens > self.limit_tokens * MOST_TO_ONE else None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.embedded import EmbeddedServer
+from gateway.tokens import counter
 from tests.house import KEY, OTHER_KEY, House, gateway
 from tests.upstream import (
     CHUNKED,
@@ -324,3 +325,22 @@ async def test_vectors_as_bytes_come_with_the_header_that_tells_them_apart(house
         assert answer.headers["metadata"].encode() == told.replace(b"demo", model.encode())
     await house.quiet()
     assert await house.charged() == 2 * 7
+
+
+async def test_what_only_our_count_finds_longer_than_the_engine_s_window_is_the_engine_s_to_judge(
+    house: House, up: Upstream
+) -> None:
+    """Models take a third of our tokens for Hindi: prompts were refused that they had room for."""
+    headers = {"authorization": f"Bearer {KEY}"}
+    window = (await house.http.get("/models/demo", headers=headers)).json()["max_model_len"]
+    text = "\u0928\u092e\u0938\u094d\u0924\u0947 " * (window // 4)
+    assert window < counter()(text) < 3 * window
+    overflow = reply(400, b'{"error":{"message":"This model\'s maximum context length is 32768 tokens.","code":400}}')
+    usage = frame(usage={"prompt_tokens": window - 100, "completion_tokens": 2})
+    for script, status in ((streams(*FRAMES[:-1], usage, DONE), 200), (answers(overflow), 400)):
+        up.scripts = [script]
+        answer = await house.chat(text, stream=True)
+        assert answer.status_code == status
+    assert answer.content == overflow.partition(b"\r\n\r\n")[2], "in the engine's own words"
+    assert (await house.chat(text * 20)).json()["error"]["code"] == "context_length_exceeded", "none makes this fit"
+    assert len(up.requests) == 2

@@ -44,29 +44,6 @@ KNOWN = (
         refused(400, "BadRequestError", "max_tokens", "max_tokens"),
     ),
     Known(
-        ("err_context_too_long", "err_context_too_long_stream"),
-        "Counted and refused before it is sent on, with OpenAI's code and the numbers.",
-        refused(400, "BadRequestError", "input_tokens", "messages")
-        | {
-            "error.code": (400, "context_length_exceeded"),
-            "error.limit": (None, 4096),
-            "error.requested": (None, 6007),
-        },
-    ),
-    Known(
-        ("chat_truncate_prompt_tokens",),
-        "A prompt above the limit is refused even where vLLM was asked to cut it: policies cut, visibly.",
-        {
-            "status": (200, 400),
-            "error.message": (None, OUR_WORDS),
-            "error.type": (None, "invalid_request_error"),
-            "error.param": (None, "messages"),
-            "error.code": (None, "context_length_exceeded"),
-            "error.limit": (None, 4096),
-            "error.requested": (None, 6007),
-        },
-    ),
-    Known(
         ("err_unknown_model", "err_unknown_model_stream"),
         "The same whether a model does not exist or is not open to the tenant; OpenAI's code.",
         WORDS | {"error.type": ("NotFoundError", "invalid_request_error"), "error.code": (404, "model_not_found")},

@@ -19,7 +19,7 @@ from gateway.forecast import Forecast
 from gateway.metrics import Metrics
 from gateway.service import Service
 from gateway.tier_policies import capped
-from policies.cap_context import CapContext
+from policies.cap_context import CapContext, EngineWindow
 from policies.edit import DropMessages, ReplaceText
 from policies.policy import Policy
 from tests.unit.gateway.samples import call as chat
@@ -256,8 +256,9 @@ def cap(limit: int, mode: str = "enforce") -> CapContext:
 def test_the_models_limit_stands_behind_caps_that_are_higher(
     policies: list[Policy], limit: int | None, added: bool
 ) -> None:
-    found = list(capped(policies, limit))
-    assert found == [*policies, *([cap(1000)] if added else [])]
+    assert list(capped(policies, limit)) == [*policies, *([cap(1000)] if added else [])]
+    reported = list(capped(policies, limit, reported=True))
+    assert reported == [*policies, *([EngineWindow(limit_tokens=1000)] if added else [])]
 
 
 @pytest.mark.parametrize("true_ratio", [0.7, 1.0, 1.6])

@@ -7,7 +7,7 @@ from gateway.clock import monotonic
 from gateway.counting import Counter
 from gateway.pools import ServedPool
 from gateway.service import Service
-from policies.cap_context import CapContext
+from policies.cap_context import CapContext, EngineWindow
 from policies.sizes import may_act
 from tests.unit.gateway.samples import caller, config
 
@@ -26,13 +26,14 @@ def test_the_models_limit_is_what_all_engines_can_take_once_they_said_so() -> No
     for replica, tokens in zip(pool.replicas, (8_192, 4_096), strict=True):
         pool.learn(replica.name, load=None, max_model_len=tokens)
     assert at.context_limit_tokens == 4_096
-    assert list(at.policies) == [*before, CapContext(limit_tokens=4_096)]
+    assert list(at.policies) == [*before, EngineWindow(limit_tokens=4_096)]
 
 
 def test_a_configured_limit_goes_before_what_engines_say() -> None:
     at = service(("models/demo/context_limit_tokens", 2_000))
     at.pools[0].pool.learn(at.pools[0].pool.replicas[0].name, load=None, max_model_len=4_096)
     assert at.context_limit_tokens == 2_000
+    assert at.policies[-1] == CapContext(limit_tokens=2_000), "the operator's own word, and our own count"
 
 
 def test_what_was_quiet_is_asked_again_when_an_engine_reports_its_limit() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from policies.cap_context import CapContext, Refuse
+from policies.cap_context import CapContext, EngineWindow, Refuse
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.memory import EMPTY
 from policies.plan import Plan, plan
@@ -31,6 +31,15 @@ def test_clients_know_a_context_that_is_too_long_by_the_words_they_look_for(refu
     assert refusal is not None
     assert "prompt is too long" in refusal.message
     assert "this model's maximum context length is" in refusal.message
+
+
+def test_a_window_that_engines_report_is_theirs_to_judge_up_to_what_no_tokenizer_makes_fit() -> None:
+    """Where a model's own tokenizer takes one token for a Gujarati text, ours takes up to 4.4."""
+    window = EngineWindow(limit_tokens=1000)
+    assert window.judge(4400) is None and window.judge(5000) is None
+    refusal = window.judge(5001)
+    assert refusal is not None and (refusal.limit_tokens, refusal.tokens) == (1000, 5001)
+    assert window.prompt_limit_tokens() == 1000, "marks that follow the limit stay where they are"
 
 
 def test_a_reserve_that_leaves_no_room_is_a_mistake() -> None:
