@@ -230,7 +230,7 @@ class Pool:
         """Sequences that a replica runs: as it last said, else calls of this process there; at least one."""
         seat = self._seats[name]
         told = seat.load.running if seat.load is not None else None
-        return max(1, seat.in_flight if told is None else told)
+        return (seat.in_flight if told is None else told) or 1
 
     @property
     def usual_running(self) -> float:

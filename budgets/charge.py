@@ -78,6 +78,7 @@ class Tariff:
         "_kv",
         "_linear",
         "_shape",
+        "_state_bytes",
         "_steps",
         "_tokens",
         "_windows",
@@ -97,6 +98,7 @@ class Tariff:
         self._attention = [(flops / attention, cap) for flops, cap in pair_flops(geometry) if cap is not None]
         self._kv = 1 / kv_bytes_per_second(geometry, hardware)
         self._growing_bytes = sum([size for size, window in geometry.grows if window is None])
+        self._state_bytes = geometry.state_bytes
         self._windows = [(size, window) for size, window in geometry.grows if window is not None]
         self._steps: dict[int, float] = {}
 
@@ -128,17 +130,16 @@ class Tariff:
 
     def byte_seconds(self, used: Usage, choices: int, spent: Spent) -> int:
         """KV bytes held times seconds: the prompt's all the time, once for all replies; those of each as it grew."""
-        choices, prompt = max(1, choices), used.prompt_tokens
+        choices, prompt = choices or 1, used.prompt_tokens
         tokens, seconds = used.decode_tokens // choices, spent.prefill_seconds + spent.decode_seconds
-        state = self._shape[0].state_bytes
         held = self._growing_bytes * prompt
         grown = self._growing_bytes * (tokens * (tokens - 1) // 2)
         for size, window in self._windows:
             kept = min(prompt, window)
             held += size * kept
             grown += size * (capped_sum(prompt, tokens, window) - kept * tokens)
-        sequences = choices * state * seconds
-        return math.ceil(held * seconds + sequences + choices * grown * spent.decode_seconds / max(1, tokens))
+        sequences = choices * self._state_bytes * seconds
+        return math.ceil(held * seconds + sequences + choices * grown * spent.decode_seconds / (tokens or 1))
 
     def _money(self, used: Usage, gpu_microseconds: int) -> int:
         if self._tokens is not None:
@@ -147,7 +148,7 @@ class Tariff:
 
     def _step_share(self, batch: float) -> float:
         """Seconds of a decode step, less its KV, that fall to one of its sequences."""
-        sequences = max(1, round(batch))
+        sequences = round(batch) or 1
         if (seconds := self._steps.get(sequences)) is None:
             geometry, hardware = self._shape
             step = step_seconds(geometry, hardware, prefill=(), decode_context_tokens=0, decode_sequences=sequences)

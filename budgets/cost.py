@@ -23,8 +23,15 @@ ACTIVATION_BYTES = 3_000_000_000
 
 def kv_read_bytes(geometry: Geometry, prompt_tokens: int, decode_tokens: int) -> int:
     """KV bytes (recurrent state included) read while `decode_tokens` tokens are generated after the prompt."""
-    read = decode_tokens * geometry.state_bytes
-    for size, cap in geometry.reads:
+    return read_bytes_of(geometry.state_bytes, geometry.reads, prompt_tokens, decode_tokens)
+
+
+def read_bytes_of(
+    state_bytes: int, reads: Sequence[tuple[int, int | None]], prompt_tokens: int, decode_tokens: int
+) -> int:
+    """The same by what a geometry reads: bytes of a step whatever the context, and of each token in it up to a cap."""
+    read = decode_tokens * state_bytes
+    for size, cap in reads:
         read += size * capped_sum(prompt_tokens, decode_tokens, cap)
     return read
 

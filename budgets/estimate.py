@@ -46,7 +46,8 @@ class LearnedRatio(msgspec.Struct, frozen=True):
 
     def estimate(self, content_bytes: int) -> int:
         """Tokens of so many bytes: at least 1, and at most one a byte (a byte-level tokenizer can do no worse)."""
-        return max(1, min(content_bytes, math.ceil(content_bytes * (self.tokens / self.bytes))))
+        tokens = math.ceil(content_bytes * (self.tokens / self.bytes))
+        return (tokens if tokens < content_bytes else content_bytes) or 1
 
 
 _STEPS = 4  # bins per doubling: an estimate is at most a fifth too high
@@ -133,12 +134,13 @@ def estimate(ask: Ask, ratio: LearnedRatio, reply: Quantile, bounds: Bounds) -> 
     """Prompt and generated tokens to reserve. `reply` is learned from single replies."""
     prompt = ratio.estimate(ask.content_bytes)
     if bounds.prompt_tokens is not None:
-        prompt = min(prompt, bounds.prompt_tokens * ask.prompts)
+        most = bounds.prompt_tokens * ask.prompts
+        prompt = most if most < prompt else prompt
     if not ask.generates:
         return Usage.estimated(prompt, 0)
     decode = bounds.usual_reply_tokens if reply.value is None else reply.value
     if ask.max_tokens is not None:
-        decode = max(0, min(decode, ask.max_tokens))
+        decode = max(0, ask.max_tokens) if ask.max_tokens < decode else decode
     if bounds.reply_tokens is not None:
         decode = min(decode, bounds.reply_tokens)
-    return Usage.estimated(prompt, decode * max(1, ask.sequences))
+    return Usage.estimated(prompt, decode * (ask.sequences or 1))

@@ -92,7 +92,7 @@ class Misdated:
 
 def remaining(terms: Terms, in_use: int) -> int:
     """Whole units left when so many micro-units are in use; never below 0."""
-    return max(0, terms.limit.capacity - -(-in_use // terms.scale))
+    return max(0, terms.capacity - -(-in_use // terms.scale))
 
 
 def balance(terms: Terms, in_use: int, now_seconds: float) -> Balance:

@@ -46,7 +46,7 @@ class Owner:
 class Terms:
     """One limit as the scripts want it, in micro-units and microseconds; a quota, in one of its windows.
 
-    `kind`, `one` and `two` are as the scripts read them. `window` None: not a quota.
+    `kind`, `one` and `two` are as the scripts read them. `window` None: not a quota. The last three are the limit's.
     """
 
     limit: Limit
@@ -57,10 +57,9 @@ class Terms:
     kind: int
     one: int
     two: int
-
-    @property
-    def dimension(self) -> Dimension:
-        return self.limit.dimension
+    dimension: Dimension
+    capacity: int
+    per_second: float
 
     @classmethod
     def of(cls, limit: Limit, owner: Owner, now_seconds: float) -> "Terms":
@@ -75,7 +74,8 @@ class Terms:
             kind, one, two = layout.RATE, limit.amount * scale, max(1, int(limit.per_seconds * MICRO))
         else:
             kind, one, two = layout.CALLS, 0, 0
-        return cls(limit, owner, bucket, opened, scale, kind, one, two)
+        told = limit.dimension, limit.capacity, limit.per_second
+        return cls(limit, owner, bucket, opened, scale, kind, one, two, *told)
 
     @property
     def board(self) -> str:
@@ -85,15 +85,14 @@ class Terms:
     def row(self, place: int) -> layout.Row:
         """What the scripts are told of it; `place` is that of what it is asked for in lists of amounts."""
         does = 0 if self.limit.mode == "shadow" else 2 if self.dimension in SHOWN else 1
-        capacity, kept = self.limit.capacity * self.scale, stays(self)
+        capacity, kept = self.capacity * self.scale, stays(self)
         return layout.Row(self.board, self.bucket, self.kind, does, place, capacity, self.one, self.two, kept)
 
     def reset_seconds(self, in_use: int, now_seconds: float) -> float:
         """When nothing would be in use any more if nobody used anything."""
         if self.window is not None:
             return max(0.0, self.window.ends_at - now_seconds)
-        per_second = self.limit.per_second
-        return in_use / self.scale / per_second if per_second else 0.0
+        return in_use / self.scale / self.per_second if self.per_second else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ class Usage(msgspec.Struct, frozen=True):
         cls, prompt_tokens: int, cached_tokens: int | None, decode_tokens: int, reasoning_tokens: int | None = None
     ) -> Self:
         """From an engine's usage object; None: not reported. More of a part than there is of the whole is cut down."""
-        cached, reasoning = min(cached_tokens or 0, prompt_tokens), min(reasoning_tokens or 0, decode_tokens)
+        cached = min(cached_tokens, prompt_tokens) if cached_tokens else 0
+        reasoning = min(reasoning_tokens, decode_tokens) if reasoning_tokens else 0
         return cls(prompt_tokens - cached, cached, decode_tokens, "engine", reasoning)
 
     @classmethod

@@ -55,7 +55,7 @@ def told(job: Job, status: int, body: bytes) -> bytes:
 
 def renaming_of(job: Job) -> Renaming | None:
     """What to rename in answers, so that the client reads the name it used."""
-    upstream = job.service.model.upstream_name
+    upstream = job.service.upstream_name
     if job.call.model == upstream:
         return None
     return Renaming.between(upstream, job.call.model)

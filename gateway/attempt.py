@@ -98,7 +98,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     def _body(self, features: Features) -> bytes:
         call, service = self._job.call, self._job.service
-        fields = owned_fields(call, service.caller, service.model.upstream_name, features, self._job.reply_tokens)
+        fields = owned_fields(call, service.caller, service.upstream_name, features, self._job.reply_tokens)
         self._added_usage = STREAM_OPTIONS in fields and STREAM_OPTIONS not in call.present
         body = edited(self._job.body, fields, call.present)
         return body if features.cache_control is not False else without_markers(body)

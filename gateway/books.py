@@ -120,7 +120,7 @@ class Books:
         self.outstanding.opened(found)
         self._noting.granted(found, passed)
         sent_before = 0 if memory is None else session.known_messages if recalled is None else recalled.messages
-        prices = pricing(service, session, self._forecast, expected.decode_tokens // max(1, call.sequences))
+        prices = pricing(service, session, self._forecast, expected.decode_tokens // (call.sequences or 1))
         keeping = service.keeping if session.status != "unread" else NOTHING
         cold = bool(sent_before) and memory is not EMPTY and is_cold(session, service.pools, headers)
         known = Known(
@@ -249,7 +249,7 @@ class Books:
         self._forecast.learn(passage.call, passage.service, used, own_tokens, teaches=teaches)
         told, prefix = passage.delivery.usage, passage.prefix
         if told is not None and prefix is not None and passage.delivery.replica == prefix.home:
-            self._forecast.learn_warmth(passage.service.model.name, prefix.tokens, told.cached_tokens)
+            self._forecast.learn_warmth(passage.service.name, prefix.tokens, told.cached_tokens)
 
     def _progress(self, passage: Passage, opened: Opened, bill: Bill) -> Progress | None:
         if not opened.session.id or passage.planned is None:

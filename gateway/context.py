@@ -131,7 +131,7 @@ class Context:
         counts = (known.memory is not EMPTY and known.memory.counts) or not service.quiet(size, known.idle_seconds)
         if not (counts or service.looks or service.ages or repair or known.memory is not EMPTY):
             return estimated(call)
-        scale = self._ratio(service.model.name) if counts else 1.0
+        scale = self._ratio(service.name) if counts else 1.0
         counter = service.counter
         counting = counter.conversation(call, known.digests, scale) if counts else None
         conversation = await counting if counting else counter.guessed(call, known.digests)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from budgets.charge import Charge, Spent, Tariff
-from budgets.cost import kv_read_bytes
+from budgets.cost import read_bytes_of
 from budgets.ledger import Amounts
 from budgets.limit import COSTS, Limit
 from budgets.usage import Usage
@@ -29,7 +29,7 @@ class Costs:
     `unpriced`: the one of the `limits` that counts money, where a call may cost none for want of a price.
     """
 
-    __slots__ = ("_by_pool", "_cost_limited", "_geometry", "_kv_limited", "_paces", "_pools", "tariffs", "unpriced")
+    __slots__ = ("_by_pool", "_cost_limited", "_kv_limited", "_paces", "_pools", "_reads", "tariffs", "unpriced")
 
     def __init__(
         self, model: Model, pools: Sequence[ServedPool], paces: Sequence[Pace], limits: Sequence[Limit]
@@ -42,7 +42,8 @@ class Costs:
         )
         free = not all(tariff.priced for tariff in self.tariffs)
         self.unpriced = uncounted(limits, free=free) if prices is None else None
-        self._geometry, self._pools, self._paces = model.geometry, pools, paces
+        self._reads = model.geometry.state_bytes, model.geometry.reads
+        self._pools, self._paces = pools, paces
         self._by_pool = {pool.name: (pool.pool, tariff) for pool, tariff in zip(pools, self.tariffs, strict=True)}
         self._kv_limited = any(limit.dimension == "kv_read_bytes" for limit in limits)
         self._cost_limited = any(limit.dimension in COSTS for limit in limits)
@@ -76,10 +77,10 @@ class Costs:
         Of several prompts each is taken to be as long as the others, rounded up,
         which is exact but for the rounding wherever attention reads the whole context.
         """
-        choices, prompt = max(1, choices), -(-used.prompt_tokens // max(1, prompts))
+        choices, prompt = choices or 1, -(-used.prompt_tokens // (prompts or 1))
         tokens, longer = divmod(used.decode_tokens, choices)
-        read = choices * kv_read_bytes(self._geometry, prompt, tokens)
-        return read + longer * kv_read_bytes(self._geometry, prompt + tokens, 1) if longer else read
+        read = choices * read_bytes_of(*self._reads, prompt, tokens)
+        return read + longer * read_bytes_of(*self._reads, prompt + tokens, 1) if longer else read
 
     def charge(self, used: Usage, call: Call, delivery: Delivery, kv_read_bytes: int) -> Charge:
         """What a call that has ended cost in the pool that served it."""
@@ -87,7 +88,7 @@ class Costs:
             return Charge()
         pool, tariff = found
         spent, network = delivery.spent(pool.running(delivery.replica)), delivery.network_bytes
-        return tariff.charge(used, call.choices, spent, kv_read_bytes, max(1, call.prompts), network)
+        return tariff.charge(used, call.choices, spent, kv_read_bytes, call.prompts or 1, network)
 
     def dearest(self, used: Usage, choices: int, prompts: int = 1) -> Charge:
         """The most that a call may cost in one of the pools, in each dimension, by predicted seconds."""

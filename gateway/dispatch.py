@@ -29,7 +29,8 @@ class Dispatch:
     """Sends calls to engines."""
 
     def __init__(self, routing: Routing, metrics: Metrics, clock: Clock) -> None:
-        self._routing = routing
+        self._attempts = routing.attempts
+        self._queue_seconds = routing.queue_timeout_seconds
         self._metrics = metrics
         self._clock = clock
 
@@ -37,9 +38,9 @@ class Dispatch:
         """Answer the client from an engine. Raises the fault of the last attempt when nothing was sent yet."""
         tried: frozenset[str] = frozenset()
         fault: errors.Fault | None = None
-        deadline = self._clock() + self._routing.queue_timeout_seconds
+        deadline = self._clock() + self._queue_seconds
         try:
-            for _ in range(self._routing.attempts):
+            for _ in range(self._attempts):
                 found = _at_once(job, tried) or await self._lease(job, tried, deadline)
                 if isinstance(found, NoReplica):
                     if found.reason == "timeout":

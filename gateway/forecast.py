@@ -68,7 +68,7 @@ class Forecast:
     def _usage(self, call: Call, service: Service, reply: Quantile) -> Usage:
         limit = generated_limit(call, service.caller.may.max_tokens)
         ask = Ask(call.content_bytes, call.prompts, call.sequences, limit, call.generates)
-        return estimate(ask, self.ratios.of(service.model.name, "bytes"), reply, service.bounds)
+        return estimate(ask, self.ratios.of(service.name, "bytes"), reply, service.bounds)
 
     def asked(self, call: Call, service: Service) -> tuple[Usage, Amounts, Amounts | None]:
         """What is expected, what is reserved for it, and the most there can be, for strict limits."""
@@ -91,7 +91,7 @@ class Forecast:
     def known_tokens(self, call: Call, service: Service, known_messages: int) -> int:
         """Estimated tokens of the first messages, which the session's home has seen before."""
         known_bytes = sum(map(len, call.messages[:known_messages])) if known_messages else 0
-        return self.ratios.of(service.model.name, "bytes").estimate(known_bytes) if known_bytes else 0
+        return self.ratios.of(service.name, "bytes").estimate(known_bytes) if known_bytes else 0
 
     def warm(self, model: str) -> float:
         """How much of a prefix that was sent before an engine still held, over the last calls; 1 until learned."""
@@ -113,7 +113,7 @@ class Forecast:
         sampled = service.well_known
         if used.source != "engine" or (sampled and random.random() > SAMPLED):
             return
-        model, prompt_tokens, enough = service.model.name, used.prompt_tokens, sampled
+        model, prompt_tokens, enough = service.name, used.prompt_tokens, sampled
         if not teaches:
             pass
         elif counted_tokens is not None:
@@ -140,7 +140,7 @@ def most(call: Call, service: Service) -> Usage:
 
 def demands(service: Service, expected: Expected, session: str | None, home: str | None) -> list[Demand]:
     """The expected work of a call on each pool's hardware; a warm prefix counts only where the session's home is."""
-    prompt, decode, model = expected.prompt_tokens, expected.decode_tokens, service.model.name
+    prompt, decode, model = expected.prompt_tokens, expected.decode_tokens, service.name
     wanted = []
     for pool, pace in zip(service.pools, service.paces, strict=True):
         here = home if home is not None and pool.has(home) else None

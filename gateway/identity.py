@@ -19,7 +19,6 @@ from config.tiers import IDENTITY, IdentitySource
 _USABLE = re.compile(r"[A-Za-z0-9._:@/+=-]{1,256}")
 # Claude Code's `metadata.user_id`: user_<hash>_account_<uuid>_session_<uuid>.
 _SESSION_OF_USER = re.compile(r"_session_([A-Za-z0-9-]{8,})$")
-_SESSION_NAMES = re.compile(rb"session|thread-id|conversation_id")
 _KEPT_AS_IS = 64
 _PARENT = b"x-parent-session-id"  # names the session that started this one
 _CODEX_HEADERS = (b"session-id", b"session_id", b"thread-id", b"conversation_id")
@@ -78,7 +77,8 @@ def named(id: str) -> str | None:
 
 def _names_session(headers: Mapping[bytes, bytes]) -> bool:
     """Whether any header could name a session; most requests have none."""
-    return _SESSION_NAMES.search(b" ".join(headers)) is not None
+    names = b" ".join(headers)
+    return names.find(b"session") >= 0 or names.find(b"thread-id") >= 0 or names.find(b"conversation_id") >= 0
 
 
 def _claims(headers: Mapping[bytes, bytes], hints: SessionHints, sources: Sequence[IdentitySource]) -> Iterator[Claim]:

@@ -34,7 +34,7 @@ class Measure:
         """One call for a record of older turns, which no client made."""
         if bill is None:
             return
-        tenant, model = self._metrics.tenant(passage.service.caller.may.tenant), passage.service.model.name
+        tenant, model = self._metrics.tenant(passage.service.caller.may.tenant), passage.service.name
         self._used(tenant, passage, bill)
         for kind in ("prefill", "cached", "decode"):
             self._metrics.summary_tokens.add(getattr(bill.used, f"{kind}_tokens"), tenant, model, kind)
@@ -51,7 +51,7 @@ class Measure:
             charge.money_nanos,
             charge.network_bytes,
         )
-        self._metrics.used.add(amounts, tenant, passage.service.model.name, passage.delivery.pool)
+        self._metrics.used.add(amounts, tenant, passage.service.name, passage.delivery.pool)
         if used.source == "estimated":
             self._metrics.estimated.add(1, tenant)
 

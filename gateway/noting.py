@@ -28,7 +28,7 @@ class Noting:
 
     def unpriced(self, service: Service, limit: Limit) -> None:
         """A limit of money that would count nothing holds nobody: what it bounds is refused until there is a price."""
-        tenant, model = service.caller.tenant, service.model.name
+        tenant, model = service.caller.tenant, service.name
         self._metrics.unpriced.add(1, self._metrics.tenant(tenant), model, limit.mode)
         fault = unpriced(model, limit)
         self.warn("a budget of money bounds what has no price", fault)

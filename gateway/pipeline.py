@@ -162,7 +162,7 @@ class Pipeline:
         passage.prefix = prefix_of(planned, opened.session, expected.cached_tokens)
         wanted = demands(service, expected, opened.session.id, home)
         cold_seconds = wanted[0].cold_seconds
-        heavy = cold_seconds > snapshot.config.routing.prefill_heavy_above * wanted[0].decode_seconds
+        heavy = cold_seconds > snapshot.prefill_heavy_above * wanted[0].decode_seconds
         passage.phase = "prefill" if heavy else "decode"
         order = candidates(service.pools, wanted, passage.phase, home, cold_seconds, service.first_pool)
         return Job(
@@ -197,7 +197,7 @@ class Pipeline:
             return Expected(planned.sent_tokens, planned.cached_tokens, decode)
         prompt, known = opened.expected.prompt_tokens, opened.session.known_messages
         cached = self._forecast.known_tokens(passage.call, passage.service, known) if known else 0
-        return Expected(prompt, min(cached, prompt), decode)
+        return Expected(prompt, cached if cached < prompt else prompt, decode)
 
 
 def cancel_when_gone(responder: Responder) -> None:

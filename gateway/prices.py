@@ -17,12 +17,12 @@ TYPICAL_PROMPT_TOKENS: Final = 8_192
 
 def pricing(service: Service, session: Session, forecast: Forecast, reply_tokens: int) -> Pricing | None:
     """The prices for a call, `None` where the tier's marks alone decide. `reply_tokens`: of one expected reply."""
-    if service.caller.may.context.steps == "strict" or not service.pools:
+    if not service.prices_breaks:
         return None
     hardware, geometry = service.pools[0].settings.hardware, service.model.geometry
     seconds = service.paces[0].prefill_seconds(TYPICAL_PROMPT_TOKENS)
     return Pricing(
-        warm_probability=forecast.warm(service.model.name) if session.status == "known" else 0.0,
+        warm_probability=forecast.warm(service.name) if session.status == "known" else 0.0,
         prefill_tokens_per_second=TYPICAL_PROMPT_TOKENS / seconds,
         kv_bytes_per_token=geometry.kv_bytes_per_token,
         expected_decode_tokens=reply_tokens * max(1, session.calls),

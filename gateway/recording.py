@@ -37,7 +37,7 @@ def _record(passage: Passage, opened: Opened, bill: Bill, pool: str, outcome: st
         tenant=caller.tenant,
         key=caller.key,
         session=passage.session or opened.session.id or opened.known.session,
-        model=passage.service.model.name,
+        model=passage.service.name,
         pool=pool,
         outcome=outcome,
         source=used.source,

@@ -75,11 +75,10 @@ def budget(stood: Stood, *, ietf: bool = False) -> list[Header]:
     """`x-ratelimit-*` of the tightest limit of each kind."""
     headers = [*pair(stood.each, stood.at_seconds)] if ietf else []
     for terms, in_use in stood.shown:
-        limit, left, reset = KINDS[terms.limit.dimension]
-        capacity = terms.limit.capacity
+        limit, left, reset = KINDS[terms.dimension]
         headers += (
-            (limit, b"%d" % capacity),
-            (left, b"%d" % max(0, capacity - -(-in_use // terms.scale))),
+            (limit, b"%d" % terms.capacity),
+            (left, b"%d" % remaining(terms, in_use)),
             (reset, duration(terms.reset_seconds(in_use, stood.at_seconds)).encode()),
         )
     return headers

@@ -43,7 +43,8 @@ NOTHING_QUIET: Final = (-1, -1, -1, -1, -1.0)
 
 
 class Service:
-    """One caller and one model. `paces` go with `pools`, one by one.
+    """One caller and one model. `paces` go with `pools`, one by one. `prices_breaks`: what a broken prefix costs has a
+    say in the tier's edits.
 
     `asked_for` is the model whose budgets bind, if that is another one; `first_pool` goes before all others. `stages`
     are what the caller gets instead once its budgets run low. `unpriced`: that of the costs, or of a stage. `kept` is
@@ -75,9 +76,11 @@ class Service:
         "key",
         "looks",
         "model",
+        "name",
         "paces",
         "place",
         "pools",
+        "prices_breaks",
         "records_facts",
         "rendered",
         "scope",
@@ -88,6 +91,7 @@ class Service:
         "summary",
         "takes_broken_arguments",
         "unpriced",
+        "upstream_name",
         "well_known",
     )
 
@@ -102,7 +106,9 @@ class Service:
         kept: Kept | None = None,
     ) -> None:
         self.caller = caller
-        self.key = (caller.tenant, model.name)
+        self.name, self.upstream_name = model.name, model.upstream_name
+        self.key = (caller.tenant, self.name)
+        self.prices_breaks = caller.may.context.steps != "strict" and bool(pools)
         self.bounds = Bounds(prompt_tokens=caller.may.context.limit_tokens if caller.may.mode == "enforce" else None)
         self.model = model
         self.pools = tuple(pools)

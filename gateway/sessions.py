@@ -102,7 +102,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
         size, roles = len(self.chain), [_ROLES.get(role, 0) for role in self.roles]
         if len(self.tokens) not in (0, size) or len(roles) > size:
             raise ValueError("tokens and roles go with the chain, message by message")
-        links = self.chain.links(max(0, known - 1))
+        links = self.chain.links(known - 1 if known else 0)
         if len(roles) != len(links):
             roles = ([0] * len(links) + roles)[len(roles) :]
         tokens = [min(n, _MOST_TOKENS) for n in self.tokens[size - len(links) :]] if self.tokens else repeat(0)
@@ -176,7 +176,7 @@ def memory_place(session: Session) -> str:
 def loading(tenant: str, id: str, chain: Chain, organisation: str | None = None) -> Step[Session]:
     """The branch that a conversation continues, found by its last few links. Gives `part` where those show nothing."""
     count = len(chain)
-    return _loading(tenant, id, organisation, count, chain.links(max(0, count - _RECENT)))
+    return _loading(tenant, id, organisation, count, chain.links(count - _RECENT if count > _RECENT else 0))
 
 
 def loading_whole(part: Session, chain: Chain) -> Step[Session]:

@@ -37,6 +37,7 @@ class Snapshot:
         kept: Kept | None = None,
     ) -> None:
         self.config = config
+        self.prefill_heavy_above = config.routing.prefill_heavy_above
         self.tenants = tenants
         self.pools = pools
         self.counters = counters
