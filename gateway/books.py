@@ -245,7 +245,7 @@ class Books:
         """What the call took, and what the home of a session that went on still held of what was sent unchanged."""
         planned = passage.planned
         own_tokens = planned.own_tokens if planned else None
-        teaches = planned is None or planned.teaches(used.prompt_tokens)
+        teaches = not passage.call.truncates and (planned is None or planned.teaches(used.prompt_tokens))
         self._forecast.learn(passage.call, passage.service, used, own_tokens, teaches=teaches)
         told, prefix = passage.delivery.usage, passage.prefix
         if told is not None and prefix is not None and passage.delivery.replica == prefix.home:

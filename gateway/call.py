@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     those of the longest one. `largest_output_bytes` is the largest message that may be a tool's output. `overhead` is
     text outside the messages that a template may put into the prompt, the `tools` first; `overhead_tokens` what came as
     token ids; of several `prompts`, each run on its own, those of the longest. `mended` places of the body held lone
-    surrogates, which no engine takes.
+    surrogates, which no engine takes. `truncates`: the engine is asked to compute less of a prompt than there is.
     """
 
     dialect: "Dialect"
@@ -74,5 +74,6 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     sequences: int = 1
     prompts: int = 1
     generates: bool = True
+    truncates: bool = False
     present: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     hints: SessionHints = NO_HINTS

@@ -42,6 +42,7 @@ class OpenAIBody(msgspec.Struct, kw_only=True):
     conversation: object = None
     prompt_cache_key: object = None
     metadata: object = None
+    truncate_prompt_tokens: object = None
     stream_options: Raw = UNSET
     max_tokens: Raw = UNSET
     max_completion_tokens: Raw = UNSET

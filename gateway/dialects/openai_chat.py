@@ -99,6 +99,7 @@ class OpenAIChat(OpenAIDialect):
             max_tokens=limit_of(chat),
             choices=choices,
             sequences=choices,
+            truncates=chat.truncate_prompt_tokens is not None,
             present=present(body, chat, outside(body, messages)),
             hints=hints_of(chat),
         )

@@ -59,6 +59,7 @@ class OpenAICompletions(OpenAIDialect):
             max_tokens=_most(completion),
             choices=choices * len(prompts),
             sequences=max(choices, _best_of(completion)) * len(prompts),
+            truncates=completion.truncate_prompt_tokens is not None,
             present=present(body, completion),
             hints=hints_of(completion),
         )

@@ -43,5 +43,6 @@ class OpenAIEmbeddings(OpenAIDialect):
             overhead=text,
             overhead_tokens=ids,
             generates=False,
+            truncates=embedding.truncate_prompt_tokens is not None,
             present=present(body, embedding),
         )

@@ -11,7 +11,7 @@ from gateway.explain_limits import explanation
 from gateway.ratios import UNLEARNED, Ratios
 from gateway.store import Store
 from tests.fault.store_proxy import store_proxy
-from tests.house import KEY, configured, gateway, until
+from tests.house import KEY, OTHER_KEY, configured, gateway, house, until
 from tests.integration.test_store import connected
 from tests.upstream import DONE, frame, streams, upstream
 
@@ -115,3 +115,26 @@ async def test_explain_estimates_as_the_gateways_do(valkey: EmbeddedServer) -> N
             found = await explanation(configured(urls, None), store, b"s" * 32, asker, body)
             (told,) = [line for line in found.head if line.startswith("expected:")]
             assert int(told.split()[1]) == pytest.approx(1_000, rel=0.02)
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/completions"])
+async def test_prompts_that_an_engine_was_told_to_cut_lift_no_limit_for_others(
+    valkey: EmbeddedServer, path: str
+) -> None:
+    """What vLLM counts for `truncate_prompt_tokens` tells nothing of the tokens of a model that all tenants share."""
+
+    def short(data: dict[str, Any]) -> None:
+        data["tiers"]["standard"]["context"] = {"limit_tokens": 1_000}
+
+    text = "word " * 800
+    said = {"prompt": text} if path == "/completions" else {"messages": [{"role": "user", "content": text}]}
+    async with house(valkey.url, {"any": ("one",)}, short) as running:
+        for _ in range(12):
+            answer = await running.http.post(
+                path,
+                json={"model": "demo", "max_tokens": 1, "truncate_prompt_tokens": 1} | said,
+                headers={"authorization": f"Bearer {OTHER_KEY}"},
+            )
+            assert answer.json()["usage"]["prompt_tokens"] == 1
+        await running.quiet()
+        assert (await running.chat("word " * 1_500)).json()["error"]["code"] == "context_length_exceeded"
