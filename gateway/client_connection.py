@@ -161,15 +161,15 @@ class ClientConnection(asyncio.Protocol):
         self._in_head, self._in_body = False, True
         self._stalled_bytes = 0
         self.deadline = self._server.clock() + self._limits.body_seconds
-        version = self._parser.get_http_version()
+        limits, headers, version = self._limits, self._headers, self._parser.get_http_version()
         self._http10 = version == "1.0"
-        if self._too_long():
+        if not 0 < len(self._whole) <= limits.head_bytes and self._too_long():
             self._refuse_head()
-        elif (refusal := refusal_of(version, self._headers, self._limits.body_bytes)) is not None:
+        elif (refusal := refusal_of(version, headers, limits.body_bytes)) is not None:
             self._refuse(*refusal)
         elif self._parser.should_upgrade():
             self._upgrades = True  # the parser takes this for the end of the request
-        elif self.responder is None:
+        elif b"expect" in headers and self.responder is None:
             self._call_for_body()
 
     def on_chunk_header(self) -> None:
@@ -292,8 +292,7 @@ class ClientConnection(asyncio.Protocol):
         self.data_received(written(method, self._url, headers) + rest)
 
     def _too_long(self) -> bool:
-        if 0 < len(self._whole) <= self._limits.head_bytes:
-            return False  # it came in one read, with all that is behind it
+        """Asked only of a head that did not come in one read, or in one that was longer with all that came behind."""
         return size_of(self._parser.get_method(), self._url, self._headers) > self._limits.head_bytes
 
     def _refuse_head(self) -> None:

@@ -21,7 +21,8 @@ def refusal_of(version: str, headers: Mapping[bytes, bytes], body_bytes: int) ->
     length, encoding = headers.get(b"content-length", b"0"), headers.get(b"transfer-encoding")
     if version not in VERSIONS:
         return 505, "Only HTTP/1.1 and HTTP/1.0 are understood."
-    if b"," in headers.get(b"host", b"," if version == "1.1" else b""):
+    host = headers.get(b"host")
+    if (host is None and version == "1.1") or (host is not None and b"," in host):
         return 400, "The request does not name one host."
     if len(length) > LONGEST_LENGTH or (version == "1.0" and encoding is not None):
         return 400, NOT_HTTP
