@@ -47,6 +47,20 @@ async def test_however_it_ends_the_client_gets_an_error_event(valkey: EmbeddedSe
         assert await house.metric("kvgate_attempts_total", outcome="failure") == 1
 
 
+async def test_a_cut_within_a_frame_that_had_begun_to_leave_does_not_swallow_the_error_event(
+    valkey: EmbeddedServer,
+) -> None:
+    """A frame too long to be held back: what is left of it ends before the event begins."""
+    long = frame("x" * 200_000)
+    script = resets_after(CHUNKED, chunk(SEEN), chunk(long[:150_000]))
+    async with upstream(script) as up, gateway({"any": {"one": up.url}}, valkey.url) as house:
+        answer = await house.chat(stream=True)
+        assert long[:100_000] in answer.content, "it was not held back to its end"
+        frames = answer.content.split(b"\n\n")
+        assert json.loads(frames[-2].removeprefix(b"data: "))["error"]["code"] == "engine_broke_off"
+        assert frames[-1] == b""
+
+
 async def test_a_finish_reason_without_done_is_an_end(valkey: EmbeddedServer) -> None:
     frames = (frame("one"), frame("two", finish="stop"))
     async with upstream(streams(*frames)) as up, gateway({"any": {"one": up.url}}, valkey.url) as house:
