@@ -90,6 +90,13 @@ class Conversation(msgspec.Struct, frozen=True, dict=True):
         return tuple([at for at, role in enumerate(self.roles) if role in INSTRUCTIONS])
 
     @cached_property
+    def asked(self) -> int:
+        """How many messages the model has before it: all but the beginning of an answer that it is to go on with."""
+        messages = self.messages
+        begun = bool(messages) and messages[-1].role == "assistant" and not messages[-1].calls
+        return len(messages) - begun
+
+    @cached_property
     def outputs(self) -> tuple[int, ...]:
         """The messages that are a tool's output and hold nothing but text."""
         messages = self.messages
@@ -107,6 +114,12 @@ class Conversation(msgspec.Struct, frozen=True, dict=True):
         between them do not part them. What stands before the first user message belongs to no turn.
         """
         return self._turns
+
+    @cached_property
+    def answered(self) -> int:
+        """How many messages the model has answered: all up to its last answer, a beginning of one aside."""
+        roles = self.roles
+        return next((at + 1 for at in range(self.asked - 1, -1, -1) if roles[at] == "assistant"), 0)
 
     @cached_property
     def _turns(self) -> tuple[range, ...]:

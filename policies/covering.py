@@ -92,8 +92,7 @@ def _at_turn(conversation: Conversation, at: int, turn: range, stop: int) -> Cov
 
 def _is_whole(conversation: Conversation, begin: int, stop: int) -> bool:
     """`_whole` of one place."""
-    messages = conversation.messages
-    if not any(message.role == "assistant" for message in reversed(messages[max(0, stop - 1) :])):
+    if stop > conversation.answered:
         return False
     for group in conversation.groups():
         if group[0] < begin <= group[-1]:
@@ -121,7 +120,7 @@ def _inside(conversation: Conversation, at: int) -> Iterator[Cover]:
 def _whole(conversation: Conversation, begin: int) -> Sequence[bool]:
     """Of each place, whether everything before it is answered and no group stands on both sides."""
     messages = conversation.messages
-    answered = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1) + 1
+    answered = conversation.answered
     parted = [0] * (len(messages) + 1)
     for group in conversation.groups():
         if group[0] < begin <= group[-1]:  # called before the task, where nothing goes: what answers it must stay

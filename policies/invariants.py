@@ -114,11 +114,8 @@ def _reasoning(edited: Edited) -> Iterator[int]:
 
 
 def _unanswered(edited: Edited) -> Iterator[int]:
-    """What the model has not answered yet stays, images above all."""
-    messages = edited.before.messages
-    for at in range(len(messages) - 1, -1, -1) if edited.gone else ():
-        if messages[at].role == "assistant":
-            return
+    """What the model has not answered yet stays, images above all, before an answer that it has begun too."""
+    for at in range(len(edited.before.messages) - 1, edited.before.answered - 1, -1) if edited.gone else ():
         if at in edited.gone:
             yield at
 

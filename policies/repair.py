@@ -103,7 +103,7 @@ def _orphans(conversation: Conversation, answered_now: Container[int]) -> frozen
     grouped = set(chain.from_iterable(conversation.groups()))
     if grouped.issuperset([at for at, role in enumerate(conversation.roles) if role == "tool"]):
         return frozenset()
-    last_answer = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    last_answer = conversation.answered - 1
     found: set[int] = set()
     run: list[int] = []
     before: Role | None = None

@@ -30,7 +30,7 @@ def _opener(conversation: Conversation, turn: range) -> set[int]:
     if not is_kept_by_reasoning(conversation, turn) and is_closed(conversation, turn):
         return task | {_last(conversation, turn)}
     thoughts = (at for at in turn if messages[at].reasoning)
-    last_step = (at for at in reversed(turn) if messages[at].role == "assistant")
+    last_step = (at for at in reversed(turn) if messages[at].role == "assistant" and at < conversation.asked)
     whole_from = min(next(thoughts, turn.stop), next(last_step, turn.start))
     return task.union(range(whole_from, turn.stop))
 
@@ -43,8 +43,9 @@ def is_kept_by_reasoning(conversation: Conversation, turn: range) -> bool:
 
 def is_closed(conversation: Conversation, turn: range) -> bool:
     """Whether a turn ends with an answer that calls no tools; results of no call behind it do not count."""
-    closing = conversation.messages[_last(conversation, turn)]
-    return closing.role == "assistant" and not closing.calls
+    last = _last(conversation, turn)
+    closing = conversation.messages[last]
+    return closing.role == "assistant" and not closing.calls and last < conversation.asked
 
 
 def is_bound(conversation: Conversation, turn: range) -> bool:
@@ -69,8 +70,8 @@ def cuts(conversation: Conversation, borders: Sequence[int]) -> tuple[int, ...]:
 
     An agent works in one turn however long it takes. A turn that is over goes as a whole.
     """
-    turns, messages = conversation.turns(), conversation.messages
-    under_way = turns[-1].start if turns and messages[-1].role == "tool" else len(messages)
+    turns, messages, asked = conversation.turns(), conversation.messages, conversation.asked
+    under_way = turns[-1].start if turns and messages[asked - 1].role == "tool" else len(messages)
     starts = {turn.start for turn in turns}
     return tuple(border for border in borders if border in starts or border > under_way)
 
@@ -82,8 +83,7 @@ def borders(conversation: Conversation, pinned: frozenset[int]) -> tuple[int, ..
     followed the step before.
     """
     messages = conversation.messages
-    answered = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1) + 1
-    ceiling = answered
+    ceiling = conversation.answered
     parted = [0] * (len(messages) + 1)
     for group in conversation.groups():
         loose = [at for at in group if at not in pinned]

@@ -28,7 +28,7 @@ from policies.strip import Strip
 from policies.summarize_older_turns import SummarizeOlderTurns
 from policies.trim_tool_output import TrimToolOutput
 from policies.validate import violations
-from tests.unit.policies.conversations import Counter, conversation, count, message
+from tests.unit.policies.conversations import Counter, conversation, count, message, says
 
 RUNS = 400
 HUGE = 350
@@ -236,6 +236,11 @@ def grows(
         if isinstance(done, Refuse):
             return
         is_sound(part, policies, done, records)
+        if r.random() < 0.2:  # the client begins the answer: no turn is over by that, nor anything answered
+            begun = conversation(*part.messages, says("It is"), overhead_tokens=whole.overhead_tokens)
+            going_on = plan(begun, policies, memory, count, known_messages=known, records=records, keeping=keeping)
+            if isinstance(going_on, Plan):
+                is_sound(begun, policies, going_on, records)
         view = apply(part, done.edits).messages
         assert steps or repairs or view[: len(sent)] == sent
         if not repairs and not brought_back(memory, done.memory):

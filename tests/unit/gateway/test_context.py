@@ -20,8 +20,13 @@ from gateway.metrics import Metrics
 from gateway.service import Service
 from gateway.tier_policies import capped
 from policies.cap_context import CapContext, EngineWindow
+from policies.draft import Draft
 from policies.edit import DropMessages, ReplaceText
+from policies.keeping import NOTHING, Keeping
+from policies.memory import EMPTY
 from policies.policy import Policy
+from policies.trim_search import Count
+from policies.trim_tool_output import TrimToolOutput
 from tests.unit.gateway.samples import call as chat
 from tests.unit.gateway.samples import caller, model
 
@@ -138,6 +143,40 @@ async def test_an_edit_is_planned_and_counted() -> None:
     assert metrics.edits.values == {("trim_tool_output", "enforce"): 1}
     assert metrics.removed.values == {("trim_tool_output", "arrival", "enforce"): edit.removed_tokens}
     assert metrics.violations.values == {}
+
+
+async def test_what_a_repair_adds_is_counted_as_no_removal() -> None:
+    metrics = Metrics()
+    made = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    asked, called = {"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": [made]}
+    call = chat(json.dumps({"model": "demo", "messages": [asked, called, asked]}).encode())
+    plan = await planned(call, service(Words(), {"kind": "repair"}), metrics)
+    assert [edit.removed_tokens < 0 for edit in plan.edits] == [True]
+    assert metrics.removed.values == {("repair", "rule", "enforce"): 0}
+
+
+class Careless(TrimToolOutput):
+    """Drops half a group: what no policy of ours does."""
+
+    def revise(self, draft: Draft, count: Count, keeping: Keeping = NOTHING) -> Draft:
+        return draft.with_cut(2)
+
+
+class CarelessService(Service):
+    """Has that policy."""
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        return (Careless(),)
+
+
+async def test_an_edit_that_breaks_a_rule_is_counted() -> None:
+    metrics, terms = Metrics(), caller(("tiers/standard/context", {}), ("tiers/standard/policies", [TRIM]))
+    messages = [json.loads(message) for message in with_result(900).messages]
+    messages += [{"role": "assistant", "content": "So."}, {"role": "user", "content": "And?"}]
+    call = chat(json.dumps({"model": "demo", "messages": messages}).encode())
+    await planned(call, CarelessService(terms, model(), (), Counter(Words())), metrics)
+    assert sum(metrics.violations.values.values()) > 0
 
 
 async def test_a_policy_in_shadow_is_counted_and_changes_nothing() -> None:
@@ -288,3 +327,16 @@ async def test_pictures_cheaper_than_we_take_them_for_do_not_make_texts_cheaper(
         assert plan.media
         forecast.learn(call, at, told, plan.own_tokens, teaches=plan.teaches(told.prompt_tokens))
     assert forecast.ratio("demo") == pytest.approx(1.0) if learned == 1.0 else forecast.ratio("demo") > learned
+
+
+async def test_a_window_that_is_full_again_within_three_turns_is_counted() -> None:
+    metrics, texts = Metrics(), ["word " * 99]
+    at = service(Words(), {"kind": "keep_recent_turns", "high_water_tokens": 700, "low_water_tokens": 450})
+    context, known = Context(metrics, lambda _: 1.0), (0, EMPTY)
+    for _ in range(8):
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+        call = chat(json.dumps({"model": "demo", "messages": messages}).encode())
+        plan = await context.plan(call, at, Known(digests.of_messages(call.messages), *known))
+        known = len(texts), plan.memory
+        texts += ["word " * 99] * 2
+    assert metrics.thrash.values[("keep_recent_turns",)] > 0

@@ -20,8 +20,10 @@ def test_at_the_start_of_a_turn_the_answer_before_is_the_bridge() -> None:
 
 
 def test_an_agent_in_its_only_turn_is_covered_group_by_group() -> None:
-    talk = conversation(user("task"), calling("a"), result("a"), calling("b", "c"), result("b"), result("c"), says("x"))
-    assert of(talk) == (Cover(0, 3), Cover(0, 6))
+    talk = conversation(user("task"), calling("a"), result("a"), calling("b", "c"), result("b"), result("c"))
+    assert of(talk) == (Cover(0, 3),)
+    assert of(conversation(*talk.messages, says("x"))) == (Cover(0, 3),), "an answer begun is none"
+    assert of(conversation(*talk.messages, says("x"), user())) == (Cover(0, 3), Cover(0, 6), Cover(0, 7, 6))
 
 
 def test_nothing_that_is_not_answered_is_covered() -> None:

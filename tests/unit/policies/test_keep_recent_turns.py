@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from policies.draft import Draft
 from policies.frame import Frame
 from policies.keep_recent_turns import KeepRecentTurns
-from tests.unit.policies.conversations import conversation, message, system, turn, user
+from tests.unit.policies.conversations import calling, conversation, message, result, says, system, turn, user
 
 
 def talk(turns: int, *, overhead_tokens: int = 0, result_tokens: int = 100) -> Draft:
@@ -83,6 +83,15 @@ def test_giant_last_message_drops_all_that_may_go() -> None:
     draft = Draft(Frame(conversation(system(), *turn(1, 100), *turn(2, 900), user("x" * 40_000))))
     revised = KeepRecentTurns(high_water_tokens=1000, low_water_tokens=500).revise(draft, None)
     assert [at for at in range(10) if revised.keeps(at)] == [0, 1, 4, 9]
+
+
+def test_what_the_turn_under_way_was_asked_is_not_taken_to_be_freed() -> None:
+    policy = KeepRecentTurns(high_water_tokens=1000, low_water_tokens=500)
+    steps = [part for number in range(10) for part in (calling(f"c{number}"), result(f"c{number}", "x" * 400))]
+    for more in ([], [says("So")]):
+        draft = policy.revise(Draft(Frame(conversation(user(), says(), user("y" * 1200), *steps, *more))), None)
+        assert 300 < draft.total_tokens <= 500
+        assert draft.keeps(2)
 
 
 def test_a_conversation_of_one_turn_has_nothing_to_drop() -> None:

@@ -53,8 +53,8 @@ def test_an_answer_that_comes_late_is_an_answer() -> None:
 
 
 def test_answers_to_no_call_go() -> None:
-    talk = conversation(user(), says(), result("x"), result("y", name=None), user(), says())
-    assert roles(repaired(talk)) == ["user", "assistant", "user", "assistant"]
+    talk = conversation(user(), says(), result("x"), result("y", name=None), user(), says(), user())
+    assert roles(repaired(talk)) == ["user", "assistant", "user", "assistant", "user"]
     first = conversation(system(), result("x"), user(), says(), user())
     assert roles(repaired(first)) == ["system", "user", "assistant", "user"]
 
@@ -95,7 +95,7 @@ def test_what_a_repair_adds_is_counted() -> None:
 
 
 def test_many_answers_to_no_call_are_one_gap() -> None:
-    talk = conversation(user(), says(), *(result(f"x{number}") for number in range(50)), user(), says())
+    talk = conversation(user(), says(), *(result(f"x{number}") for number in range(50)), user(), says(), user())
     done = plan(talk, [Repair()], EMPTY, Counter())
     assert isinstance(done, Plan)
     assert [type(edit) for edit in done.edits] == [DropMessages]

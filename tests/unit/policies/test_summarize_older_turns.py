@@ -59,6 +59,20 @@ def test_facts_take_the_place_of_older_turns_down_to_the_low_water() -> None:
     assert after.messages[-4:] == before.messages[-4:]
 
 
+def test_a_record_of_other_messages_is_not_used_again() -> None:
+    before = talk(15)
+    done = planned(before, FACTS)
+    assert done.summary is not None
+    records = {done.summary.key: done.summary.record}
+    known = len(before.messages)
+    assert planned(before, memory=done.memory, known=known, records=records).edits == done.edits
+    changed = list(before.messages)
+    changed[4] = user("Something else?")
+    other = conversation(*changed)
+    again = planned(other, memory=done.memory, known=4, records=records)
+    assert (again.edits, again.summary, again.memory is EMPTY) == ((), None, True)
+
+
 def test_below_the_marks_nothing_is_done_and_nothing_wanted() -> None:
     for policy in (FACTS, MODEL):
         done = planned(talk(9), policy)

@@ -205,6 +205,13 @@ def test_edits_over_one_another_do_not_fit() -> None:
 
 def test_what_was_wrong_before_is_no_violation() -> None:
     talk = conversation(
-        user(), says(), user(), result("orphan"), calling("half", "other"), result("half"), user(), says()
+        user(), says(), user(), result("orphan"), calling("half", "other"), result("half"), user(), says(), user()
     )
     assert broken(talk, drop(talk, 2, 6)) == set()
+
+
+def test_what_stands_before_the_beginning_of_an_answer_is_not_answered() -> None:
+    steps = [part for call in "ab" for part in (calling(call), result(call))]
+    talk = conversation(user(), *steps, says("The result is"))
+    assert broken(talk, drop(talk, 1, 3)) == set()
+    assert broken(talk, drop(talk, 1, 5)) == {"what is not answered yet stays"}

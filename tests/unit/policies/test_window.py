@@ -41,6 +41,20 @@ def test_windows_begin_at_the_steps_of_an_agent_with_one_task() -> None:
     assert dropped(5, pinned(talk)) == (range(1, 5),)
 
 
+def test_the_beginning_of_an_answer_ends_no_turn() -> None:
+    steps = [part for call in "abc" for part in (calling(call), result(call))]
+    talk = conversation(user(), *steps, says("The result is"))
+    assert windows(talk) == (3, 5)
+    assert pinned(talk) == {0, 5, 6, 7}
+    later = conversation(user(), says(), user(), *steps, says("The result is"))
+    assert windows(later) == (2, 5, 7)
+    assert borders(conversation(user(), says(), user(), says("It")), frozenset()) == (2,)
+
+
+def test_results_of_no_call_behind_its_answer_keep_no_turn_open() -> None:
+    assert pinned(conversation(user(), says(), result("nobody"), user(), says(), user())) == {0, 1}
+
+
 def test_its_steps_stay_dropped_when_the_task_is_done_or_the_user_breaks_in() -> None:
     steps = [part for call in "abc" for part in (calling(call), result(call))]
     for more in ([says()], [says(), user()], [user()], [calling("d"), result("d")]):
