@@ -3,12 +3,13 @@
 import asyncio
 import itertools
 import random
+import time
 
 import pytest
 from redis.crc import key_slot
 
 from gateway.digests import Chain, of_messages
-from gateway.sessions import Other, Progress, Saved, Session, SessionLimits, Sessions
+from gateway.sessions import Other, Progress, Saved, Session, SessionLimits, Sessions, saving
 from gateway.store import Store
 
 LIMITS = SessionLimits()
@@ -91,6 +92,28 @@ async def test_a_repeated_call_adds_no_branch(sessions: Sessions) -> None:
     assert held.other == Other(2, b"abc"), "what a longer conversation remembers is not replaced by its beginning's"
     session = await sessions.load("acme", "chat", chain("abcd"))
     assert (session.known_messages, session.memory, session.calls) == (3, b"abc", 3)
+
+
+async def test_who_idled_out_is_on_no_list(sessions: Sessions, store: Store) -> None:
+    await say(sessions, "a", "first", SessionLimits(idle_seconds=0.05))
+    await asyncio.sleep(0.1)
+    saved = await say(sessions, "a", "second", SessionLimits(idle_seconds=0.05))
+    assert saved.live == 1
+    assert await store.command("ZRANGE", "kvgate:1:{acme}:sessions", 0, -1) == [b"second"]
+
+
+async def test_what_was_deleted_after_a_call_would_have_been_read_is_not_written_however_late(
+    sessions: Sessions, store: Store
+) -> None:
+    """Seconds later too; and what was deleted before has begun anew."""
+    deleted, now_ms = "kvgate:1:{acme}:deleted", round(1000 * time.time())
+    unread = Session("acme", "chat", "unread", unread_at=100.0)
+    written = []
+    for deleted_seconds_ago in (5, 60):
+        await store.command("ZADD", deleted, now_ms - 1000 * deleted_seconds_ago, "chat")
+        saved = await store.ask(saving(unread, Progress(chain("ab")), LIMITS, 130.0))
+        written.append(saved.status)
+    assert written == ["deleted", "begun"]
 
 
 async def test_nine_forks_leave_the_eight_used_last(sessions: Sessions) -> None:
