@@ -364,3 +364,26 @@ async def test_a_call_that_ended_while_the_engine_was_asked_is_still_ours() -> N
     (await leased(pool, "b")).release("success")
     pool.learn("a", load=Load(running=1), max_model_len=None, own_calls=1)
     assert pool.states()[0].work_seconds == 0
+
+
+async def test_a_shorter_wait_does_not_shorten_one_that_is_under_way() -> None:
+    clock = Hands()
+    pool = pool_of(2, room=8, clock=clock)
+    first, second = await leased(pool, "b"), await leased(pool, "b")
+    first.rest(5.0)
+    second.rest(1.0)
+    clock.now = 2.0
+    assert {(await leased(pool)).replica.name for _ in range(4)} == {"b"}
+
+
+async def test_calls_that_the_floor_lets_through_beside_a_probe_are_no_probes() -> None:
+    clock = Hands()
+    pool = pool_of(1, room=9, clock=clock)
+    await end(pool, "failure")
+    await end(pool, "failure")
+    clock.now = 5.0
+    probe, beside = await leased(pool), await leased(pool)
+    beside.release("failure")
+    assert pool.breaker_state("a") == "half_open", "what the probe shows is still awaited"
+    probe.release("success")
+    assert pool.breaker_state("a") == "closed"
