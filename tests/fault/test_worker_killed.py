@@ -1,5 +1,7 @@
 """Event: one of several workers is killed. The others go on, it is started again, and nothing outlives the whole."""
 
+import asyncio
+import json
 import os
 import re
 import signal
@@ -13,8 +15,11 @@ import httpx
 import pytest
 import yaml
 
+from bench import kept
 from gateway.embedded import EmbeddedServer
-from tests.house import KEY, document
+from gateway.store import Store
+from tests.house import KEY, document, sampled, until
+from tests.upstream import CHUNKED, chunk, frame, stalls_after, upstream
 
 PATIENCE_SECONDS = 60.0
 
@@ -29,10 +34,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
 class Served:
     """`kvgate serve` with two workers, as its user starts it."""
 
-    def __init__(self, folder: Path, store_url: str, ports: tuple[int, int]) -> None:
+    def __init__(
+        self, folder: Path, store_url: str, ports: tuple[int, int], engine_url: str = "http://127.0.0.1:9"
+    ) -> None:
         self.port, self.admin_port = ports
         file = folder / "kvgate.yaml"
-        file.write_text(yaml.safe_dump(document({"any": {"one": "http://127.0.0.1:9"}})))
+        file.write_text(yaml.safe_dump(document({"any": {"one": engine_url}})))
         environ = os.environ | {
             "KVGATE_PORT": str(self.port),
             "KVGATE_ADMIN_PORT": str(self.admin_port),
@@ -50,6 +57,9 @@ class Served:
             return httpx.get(f"http://127.0.0.1:{self.admin_port}/readyz", timeout=5).text
         except httpx.TransportError:
             return ""
+
+    def metrics(self) -> str:
+        return httpx.get(f"http://127.0.0.1:{self.admin_port}/metrics").text
 
     def workers(self) -> list[int]:
         """The process ids of the workers, read where the system tells whose child is whose."""
@@ -90,6 +100,38 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(served: Served) -> N
     page = httpx.get(f"http://127.0.0.1:{served.admin_port}/metrics").text
     assert set(re.findall(r'kvgate_store_available\{worker="(\d)"\} 1\.0', page)) == {"0", "1"}
     assert "worker ended" in served.log.read_text()
+
+
+async def test_a_call_on_it_is_cut_its_engine_let_go_and_its_reservation_left_to_its_lease(
+    valkey: EmbeddedServer, store: Store, tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    async with upstream(stalls_after(CHUNKED, chunk(frame("one")))) as up:
+        ports = (unused_tcp_port_factory(), unused_tcp_port_factory())
+        served = Served(tmp_path, valkey.url, ports, up.url)
+        try:
+            await until(lambda: served.ready().startswith("2 of 2"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            body = json.dumps(
+                {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+            ).encode()
+            lines = (f"authorization: Bearer {KEY}", "content-type: application/json", f"content-length: {len(body)}")
+            head = "\r\n".join(("POST /v1/chat/completions HTTP/1.1", "host: gateway", *lines, "", ""))
+            writer.write(head.encode() + body)
+            await reader.readuntil(b"one")
+            assert await kept.running(store, "acme") == 1
+            for pid in served.workers():
+                os.kill(pid, signal.SIGKILL)
+            assert not (await reader.read()).endswith(b"0\r\n\r\n"), "what is broken off does not look complete"
+            await up.peers[0].gone.wait()
+            await until(lambda: served.ready().startswith("2 of 2"))
+            page = await asyncio.to_thread(served.metrics)
+            assert sampled(page, "kvgate_in_flight") == sampled(page, "kvgate_budget_reserved") == 0
+            assert sampled(page, "kvgate_requests_open") == 0
+            assert await kept.running(store, "acme") == 1, "nobody is left to settle it: its lease ends it"
+            writer.close()
+        finally:
+            served.process.kill()
+            served.process.wait()
 
 
 def test_a_worker_that_starts_survives_being_told_to_reload(served: Served) -> None:

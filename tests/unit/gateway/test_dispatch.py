@@ -6,7 +6,8 @@ import pytest
 
 from backends.pool import NoReplica
 from gateway import errors
-from gateway.dispatch import no_replica
+from gateway.clock import monotonic
+from gateway.dispatch import JITTER_SECONDS, no_replica
 from tests.unit.gateway.engines import DONE, HELLO, OK, STOP, STREAM, chat, dispatched, engines, whole
 from tests.unit.gateway.samples import KEY
 from tests.unit.gateway.streams import sent as streamed
@@ -59,6 +60,23 @@ async def test_when_all_fail_the_last_fault_is_the_answer(failure: bytes) -> Non
             await dispatched(chat(), made)
     assert [len(engine.asked) for engine in made] == [1, 1]
     assert "127.0.0.1" not in failed.value.message
+
+
+async def test_no_more_engines_are_asked_than_a_call_has_attempts() -> None:
+    async with engines(*[[FAILURES["refuses"]]] * 4) as made:
+        with pytest.raises(errors.EngineError):
+            await dispatched(chat(), made)
+    assert sum(len(engine.asked) for engine in made) == 2
+
+
+async def test_calls_that_failed_together_do_not_come_back_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a call waits before it is tried again is left to chance."""
+    for chance in (0.0, 1.0):
+        monkeypatch.setattr("random.random", lambda chance=chance: chance)
+        async with engines([FAILURES["refuses"]], [whole(ANSWER)]) as made:
+            began = monotonic()
+            await dispatched(chat(), made)
+        assert monotonic() - began >= chance * JITTER_SECONDS
 
 
 async def test_what_the_client_did_wrong_is_told_and_not_tried_again() -> None:
