@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from email.utils import formatdate
 from typing import Any
 
@@ -225,17 +226,15 @@ async def test_one_budget_of_attempts_for_all_pools_of_a_model(valkey: EmbeddedS
         for name in ("any", "prefill", "decode"):
             data["pools"][name]["phase"] = name
 
-    fails = answers(reply(500, b"{}"))
-    async with upstream(fails) as one, upstream(fails) as two, upstream(fails) as three:
-        urls = {
-            "any": {"one": one.url, "one-b": one.url},
-            "prefill": {"two": two.url, "two-b": two.url},
-            "decode": {"three": three.url, "three-b": three.url},
-        }
-        async with gateway(urls, valkey.url, change) as running:
-            assert (await running.chat()).status_code == 502
-            assert sum(len(each.requests) for each in (one, two, three)) == 3, "of the six there are"
-            await running.nothing_left()
+    async with AsyncExitStack() as ends:
+        ups = [await ends.enter_async_context(upstream(answers(reply(500, b"{}")))) for _ in range(6)]
+        urls: dict[str, dict[str, str]] = {name: {} for name in ("any", "prefill", "decode")}
+        for number, up in enumerate(ups):
+            urls[("any", "prefill", "decode")[number % 3]][f"engine-{number}"] = up.url
+        running = await ends.enter_async_context(gateway(urls, valkey.url, change))
+        assert (await running.chat()).status_code == 502
+        assert sum(len(each.requests) for each in ups) == 3, "of the six there are"
+        await running.nothing_left()
 
 
 async def test_a_stream_is_not_played_again_after_its_first_byte(valkey: EmbeddedServer) -> None:
