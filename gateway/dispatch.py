@@ -21,6 +21,8 @@ from gateway.responder import Responder
 
 JITTER_SECONDS: Final = 0.02
 """Calls that failed together do not come back together."""
+CONTENDED: Final = ("saturated", "timeout")
+"""Why there is no replica where there is capacity and others have it."""
 WORKED: Final = (errors.EngineTimeout, errors.EngineError, errors.EngineBroke)
 """Faults of engines that may have computed the prompt before."""
 
@@ -73,7 +75,8 @@ class Dispatch:
             found = await pool.pool.lease(demand, tried, deadline=deadline)
             if isinstance(found, Lease):
                 return pool, found
-            refused = found
+            if refused.reason not in CONTENDED:  # one pool that is in use counts for more than another that is away
+                refused = found
         return refused
 
 
@@ -90,6 +93,6 @@ def no_replica(found: NoReplica) -> errors.Fault:
     headers = ((b"retry-after", b"%d" % RETRY_SECONDS),)
     if found.reason == "timeout":
         return errors.Saturated("No engine of this model had room in the time that a call may wait.", headers=headers)
-    if found.reason == "saturated":
+    if found.reason in CONTENDED:
         return errors.Saturated("All engines of this model are in use.", headers=headers)
     return errors.NoReplica("No engine serves this model now.", headers=headers)

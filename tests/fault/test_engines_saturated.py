@@ -80,3 +80,24 @@ async def test_patience_has_an_end(valkey: EmbeddedServer, up: Upstream, go_on: 
         go_on.set()
         assert (await first).status_code == 200
         await house.nothing_left()
+
+
+async def test_a_pool_in_use_beside_one_that_is_away_is_capacity_that_is_contended(
+    valkey: EmbeddedServer, up: Upstream, go_on: asyncio.Event
+) -> None:
+    def change(data: dict[str, Any]) -> None:
+        for name in ("decode", "prefill"):
+            data["pools"][name]["max_concurrent"] = 1
+        data["routing"] |= {"max_waiting": 0}
+
+    pools = {"decode": {"one": up.url}, "prefill": {"two": "http://127.0.0.1:1"}}
+    async with gateway(pools, valkey.url, change) as house:
+        house.gateway.snapshot.pools["prefill"].pool.set_health("two", False)
+        first = asyncio.create_task(house.chat("first", max_tokens=800))
+        await up.arrived.wait()
+        shed = await house.chat("second", max_tokens=800)
+        assert (shed.status_code, shed.json()["error"]["code"]) == (429, "engines_saturated")
+        go_on.set()
+        assert (await first).status_code == 200
+        await house.nothing_left()
+        assert await house.charged() == 5

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.attempt import LONGEST_REST_SECONDS
+from gateway.clock import monotonic
 from gateway.embedded import EmbeddedServer
 from loadtest.engine import Settings
 from tests.house import gateway, house, until
@@ -90,7 +92,9 @@ async def test_a_503_that_says_when_to_come_back_is_no_failure_whoever_says_it(
         assert await running.metric("kvgate_attempts_total", outcome="neutral") == 1
         assert await running.metric("kvgate_attempts_total") == 1
         (state,) = running.gateway.snapshot.pools["any"].pool.states()
-        assert state.resting, "it is left alone for that long"
+        assert state.resting, "it is left alone for that long, up to half a minute"
+        seat = running.gateway.snapshot.pools["any"].pool._seats["one"]
+        assert 0 < seat.resting_until - monotonic() <= LONGEST_REST_SECONDS
         await running.nothing_left()
 
 
