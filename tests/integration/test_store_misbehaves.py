@@ -259,3 +259,52 @@ class silent:
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
+
+
+async def test_attempts_to_reach_a_store_come_ever_further_apart() -> None:
+    gone: list[bool] = []
+
+    def answer(command: list[bytes]) -> bytes | None:
+        return None if gone else Says(b":7\r\n")(command)
+
+    settings = StoreSettings(connect_timeout_seconds=20.0, first_backoff_seconds=0.05, longest_backoff_seconds=0.4)
+    async with (
+        scripted_store(answer) as one,
+        connected(f"redis://127.0.0.1:{one.port}", settings) as store,
+    ):
+        loop = asyncio.get_running_loop()
+        gone.append(True)
+        await ended(store)
+        began = loop.time()
+        await asyncio.sleep(1.5)
+        attempts, seconds = one.connects - 1, loop.time() - began
+        # Half of each pause at least: 0, 0.025, 0.05, 0.1 and from then on 0.2.
+        assert 2 <= attempts <= 5 + seconds / 0.2
+        gone.clear()
+        await until_available(store)
+
+
+async def test_a_store_that_is_closed_while_it_is_looked_for_leaves_no_connection() -> None:
+    silent_now: list[bool] = []
+
+    def answer(command: list[bytes]) -> bytes | None:
+        if command[0] != b"PING":
+            return None if silent_now else Says(b":7\r\n")(command)
+        return b"" if silent_now else PONG
+
+    patient = StoreSettings(call_timeout_seconds=20.0, connect_timeout_seconds=20.0)
+    async with (
+        scripted_store(answer) as one,
+        connected(f"redis://127.0.0.1:{one.port}", patient) as store,
+    ):
+        silent_now.append(True)
+        await ended(store)
+        pinged = [b"PING"]
+        while one.commands[-1] != pinged:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        store.close()
+        for writer in one.writers:
+            writer.write(PONG)
+        while one.writers:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert not store.available and one.connects == 2
