@@ -14,13 +14,15 @@ from budgets.scope import Scope
 from budgets.statement import Account, stating
 from gateway.clock import Clock, monotonic, wall
 from gateway.denials import moment
-from gateway.errors import StoreDown
+from gateway.errors import RateLimited, StoreDown
 from gateway.scoping import levels
 from gateway.store import Store, StoreError
 from gateway.tenants import Caller
 
 FRESH_SECONDS: Final = 1.0
 MAX_TOLD: Final = 10_000
+MOST_ASKED: Final = 20
+"""Questions to the store in a second for one key: a client may name ever new sessions."""
 RETRY: Final = ((b"retry-after", b"1"),)
 
 
@@ -31,13 +33,17 @@ class Statements:
         self._store = store
         self._clock = clock
         self._told: dict[tuple[str, str, str | None], tuple[float, bytes]] = {}
+        self._asked: dict[tuple[str, str], tuple[int, int]] = {}
 
     async def of(self, caller: Caller, session: str | None = None) -> bytes:
-        """The answer's body, with one session's limits if its id is given. Raises `StoreDown`."""
+        """The answer's body, with one session's limits if its id is given. Raises `StoreDown` and `RateLimited`."""
+        if not caller.may.session.budgets:
+            session = None
         asked = (caller.tenant, caller.key, session)
         known = self._told.get(asked)
         if known is not None and self._clock() - known[0] < FRESH_SECONDS:
             return known[1]
+        self._count((caller.tenant, caller.key))
         try:
             found = await accounts(self._store, caller, session)
         except StoreError:
@@ -47,6 +53,15 @@ class Statements:
             self._told.clear()
         self._told[asked] = self._clock(), body
         return body
+
+    def _count(self, key: tuple[str, str]) -> None:
+        second = int(self._clock())
+        last, asked = self._asked.get(key, (second, 0))
+        if last == second and asked >= MOST_ASKED:
+            raise RateLimited("Too many questions about budgets; ask again in a second.", headers=RETRY)
+        if len(self._asked) >= MAX_TOLD:
+            self._asked.clear()
+        self._asked[key] = second, asked + 1 if last == second else 1
 
 
 async def accounts(store: Store, caller: Caller, session: str | None = None) -> tuple[Account, ...]:

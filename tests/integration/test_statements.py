@@ -11,7 +11,8 @@ from budgets.ledger import Amounts, Grant, Scope, reserve, settle
 from budgets.limit import Limit
 from budgets.statement import Account, stating
 from gateway.embedded import EmbeddedServer
-from gateway.statements import Statements
+from gateway.errors import RateLimited
+from gateway.statements import MOST_ASKED, Statements
 from gateway.store import Store
 from tests.fault.store_proxy import store_proxy
 from tests.house import KEY, House, house, until
@@ -112,6 +113,33 @@ async def test_whoever_asks_without_end_asks_the_store_once_a_second(store: Stor
     now[0] += 0.01
     await statements.of(caller())
     assert store.counters.calls == asked_once + 1
+
+
+async def test_new_sessions_without_end_do_not_keep_the_store_busy_either(store: Store) -> None:
+    now = [100.0]
+    statements = Statements(store, lambda: now[0])
+    session = ("tiers/standard/session", {"budgets": [{"dimension": "requests", "amount": 9, "every": "hour"}]})
+    for number in range(MOST_ASKED):
+        await statements.of(caller(session), f"chat-{number}")
+    calls = store.counters.calls
+    with pytest.raises(RateLimited) as refused:
+        await statements.of(caller(session), "one-more")
+    assert (b"retry-after", b"1") in refused.value.headers
+    assert store.counters.calls == calls
+    await statements.of(caller(session), "chat-0")
+    assert store.counters.calls == calls, "what is known is told"
+    now[0] += 1
+    await statements.of(caller(session), "one-more")
+    assert store.counters.calls == calls + 1
+
+
+async def test_without_limits_of_sessions_all_have_one_answer(store: Store) -> None:
+    statements = Statements(store, lambda: 100.0)
+    told = await statements.of(caller())
+    calls = store.counters.calls
+    for number in range(2 * MOST_ASKED):
+        assert await statements.of(caller(), f"chat-{number}") == told
+    assert store.counters.calls == calls
 
 
 async def test_no_limits_no_question(store: Store) -> None:
