@@ -37,6 +37,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 }
 LATER: Final = frozenset({"/v1/responses", "/v1/messages"})
 MODELS: Final = "/v1/models"
+NOT_SERVED: Final = (
+    f"There is no such path here. Served are {', '.join(DIALECTS)} and {MODELS}; nothing else is forwarded."
+)
 USAGE: Final = "/v1/usage"
 SESSIONS: Final = "/v1/sessions/"
 ARTIFACTS: Final = "/v1/artifacts/"
@@ -123,7 +126,7 @@ class Routes:
         if path in DIALECTS:
             raise errors.MethodNotAllowed(f"{path} takes POST only.", headers=((b"allow", b"POST"),))
         if probe is None and path not in (MODELS, USAGE) and not path.startswith(f"{MODELS}/"):
-            raise errors.RouteNotFound("There is no such path here.")
+            raise errors.RouteNotFound(NOT_SERVED)
         if request.method not in READING:
             raise errors.MethodNotAllowed(f"{request.path} takes GET only.", headers=((b"allow", b"GET, HEAD"),))
         if probe is None:

@@ -72,6 +72,7 @@ async def test_what_is_not_in_the_table_is_a_404(path: str, method: str) -> None
     front = Front()
     answer = await front.ask(request(method, path))
     assert (status(answer), error(answer)["code"]) == (404, "unknown_url")
+    assert all(path in str(error(answer)["message"]) for path in DIALECTS), "a wrong base URL is soon mended"
     assert front.books.opened == 0
 
 
