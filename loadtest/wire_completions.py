@@ -54,7 +54,7 @@ class CompletionWire:
         shown: dict[str, object] = {"index": choice, "text": text, "logprobs": None}
         shown["finish_reason"] = utterance.finish if last else None
         shown["stop_reason"] = utterance.stop_reason if last else None
-        first = job.return_token_ids and index == 0
+        first = index == 0 and (job.return_token_ids or self._echo != "no")
         shown["prompt_token_ids"] = list(job.choices[choice].prompt) if first else None
         shown["token_ids"] = [utterance.tokens[index]] if job.return_token_ids else None
         body = self._chunk(job, [shown])

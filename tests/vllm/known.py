@@ -76,6 +76,7 @@ KNOWN = (
             "chat_stream_forced_usage",
             "chat_return_token_ids_stream",
             "chat_tools_forced_stream",
+            "completions_echo_max0_stream",
         ),
         "It stands on the usage frame, which the gateway asks for and removes where the client did not ask.",
         {FINGERPRINT: (True, None)},

@@ -20,13 +20,13 @@ SAME_SHAPE = [
     "chat_nonstream", "chat_nonstream_again_cached", "chat_request_id", "chat_tools_auto", "chat_tool_result_turn",
     "chat_text_parts", "chat_return_token_ids", "chat_truncate_prompt_tokens", "ignore_eos_min_tokens",
     "err_bad_role", "unknown_field_ignored", "priority_5", "cache_salt_A_1", "cache_salt_B_1", "cache_nosalt",
-    "completions", "completions_batch2", "completions_echo_max1", "completions_token_ids",
+    "completions", "completions_batch2", "completions_echo_max1", "completions_echo_max0", "completions_token_ids",
     "models", "tokenize_prompt", "tokenize_messages", "detokenize",
 ]  # fmt: skip
 
 SAME_FRAMES = [
     "chat_stream", "chat_stream_usage", "chat_stream_continuous_usage", "chat_n2_stream",
-    "chat_return_token_ids_stream", "completions_stream",
+    "chat_return_token_ids_stream", "completions_stream", "completions_echo_max0_stream",
 ]  # fmt: skip
 
 
