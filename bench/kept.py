@@ -27,8 +27,9 @@ return found
 """
 _IN_USE: Final = """
 local found = {}
-for at, board in ipairs(call('HGETALL', buckets)) do
-  for name, bucket in pairs(at % 2 == 0 and buckets_of(board) or {}) do
+for _, field in ipairs(call('HKEYS', buckets)) do
+  local board = string.sub(field, 1, 1) ~= BEHIND and call('HGET', buckets, field)
+  for name, bucket in pairs(buckets_of(field, board)) do
     found[#found + 1] = name
     found[#found + 1] = string.format('%.0f', (decode(BUCKET, bucket)))
   end
@@ -36,13 +37,16 @@ end
 return found
 """
 _OLDER: Final = """
-local found, us = call('HGETALL', buckets), tonumber(ARGV[1])
-for at = 1, #found, 2 do
-  local head, written = string.sub(found[at + 1], 1, HEAD_BYTES), {}
-  local numbers, format = numbers_of(found[at + 1], head)
-  for k = 1, #numbers - 1, 3 do numbers[k + 1], numbers[k + 2] = numbers[k + 1] - us, numbers[k + 2] - us end
-  put(written, found[at], found[at + 1], head, numbers, format)
-  call('HSET', buckets, unpack(written))
+local us = tonumber(ARGV[1])
+for _, field in ipairs(call('HKEYS', buckets)) do
+  if string.sub(field, 1, 1) ~= BEHIND then
+    local board, written = call('HGET', buckets, field), {}
+    local head = string.sub(board, 1, HEAD_BYTES)
+    local numbers, format = numbers_of(board, head)
+    for k = 1, #numbers - 1, 3 do numbers[k + 1], numbers[k + 2] = numbers[k + 1] - us, numbers[k + 2] - us end
+    put(written, field, head, numbers, format)
+    call('HSET', buckets, unpack(written))
+  end
 end
 for _, id in ipairs(call('ZRANGE', leases, 0, -1)) do
   if id ~= '' then call('ZINCRBY', leases, -us, id) end
@@ -52,10 +56,10 @@ _WRITE: Final = """
 local fields, layouts = cmsgpack.unpack(ARGV[1])
 for b = 1, #fields do
   local head, written, names = layouts[3 * b - 2], {}, cmsgpack.unpack(layouts[3 * b - 1])
-  local board = arranged(call('HGET', buckets, fields[b]), head, layouts[3 * b - 1])
+  local board = arranged(fields[b], call('HGET', buckets, fields[b]), head, layouts[3 * b - 1], written)
   local numbers, format = numbers_of(board, head)
   for k = 1, 3 * #names do numbers[k] = tonumber(ARGV[2 + (k - 1) % 3]) end
-  put(written, fields[b], board, head, numbers, format)
+  put(written, fields[b], head, numbers, format)
   call('HSET', buckets, unpack(written))
   call('ZADD', stale, 1, fields[b])
 end

@@ -17,9 +17,10 @@
 --
 -- A bucket is three doubles: what was in use, when, and from when on it is the same as none. It may hold more than the
 -- capacity (debt). Amounts are integers (micro-units), exact below 2^53. Those of one owner and model are a board, which is
--- read and written whole: its head (8 bytes, a digest of the names, and the number of buckets, 2), the buckets, and
--- MessagePack of a list of their names and of a list of the names and values of others: of windows that are over, of
--- limits that other gateways know. A board with another head is arranged anew.
+-- read and written whole: its head (8 bytes, a digest of the names, and the number of buckets, 2), and the buckets. Behind
+-- it, in the field of the same name with BEHIND before it, is what calls do not need: MessagePack of a list of their names,
+-- and of a list of the names and values of others: of windows that are over, of limits that other gateways know. A board
+-- with another head is arranged anew.
 --
 -- A lease is what a call asked for and its terms: MessagePack as above, behind a list of the number of dimensions, lease
 -- us, grace us, the prompt's tokens, and by dimension what was taken, what strict limits were asked for (their places are
@@ -33,7 +34,7 @@
 local call, encode, decode, floor, max = redis.call, struct.pack, struct.unpack, math.floor, math.max
 local buckets, leases, held, stale = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local SLOTS = 6 -- keys before those of slots
-local BUCKET, BUCKET_BYTES, HEAD_BYTES = '<ddd', 24, 10
+local BUCKET, BUCKET_BYTES, HEAD_BYTES, BEHIND = '<ddd', 24, 10, '='
 local ROW, FIRST_ROW, ROW_BYTES = '<BBHddd', 17, 28
 local RATE, QUOTA, CALLS = 0, 1, 2
 local SHADOW, TOLD_OF = 0, 2
@@ -52,22 +53,24 @@ local function told(terms)
 end
 
 -- The buckets of a board, by name, as they are stored.
-local function buckets_of(board)
-  local found, count = {}, decode('<H', board, HEAD_BYTES - 1)
-  local names, others = cmsgpack.unpack(string.sub(board, HEAD_BYTES + BUCKET_BYTES * count + 1))
-  for n = 1, count do
+local function buckets_of(field, board)
+  local found, behind = {}, board and call('HGET', buckets, BEHIND .. field)
+  if not behind then return found end
+  local names, others = cmsgpack.unpack(behind)
+  for n, name in ipairs(names) do
     local last = HEAD_BYTES + BUCKET_BYTES * n
-    found[names[n]] = string.sub(board, last - BUCKET_BYTES + 1, last)
+    found[name] = string.sub(board, last - BUCKET_BYTES + 1, last)
   end
   for n = 1, #others, 2 do found[others[n]] = others[n + 1] end
   return found
 end
 
 -- A board with its buckets in the order of the terms. Of what is new nothing is in use, unless a gateway of the version
--- before, whose buckets were text, left something; what it adds later is not seen.
-local function arranged(board, head, packed)
+-- before, whose buckets were text, left something; what it adds later is not seen. Whoever writes the board writes all that
+-- this adds to `written`.
+local function arranged(field, board, head, packed, written)
   if board and string.sub(board, 1, HEAD_BYTES) == head then return board end
-  local found, names, parts, others = board and buckets_of(board) or {}, cmsgpack.unpack(packed), {head}, {}
+  local found, names, parts, others = buckets_of(field, board), cmsgpack.unpack(packed), {head}, {}
   for n, name in ipairs(names) do
     local used, at = string.match(not found[name] and call('HGET', KEYS[5], name) or '', '^(%d+) (%d+)')
     parts[n + 1] = found[name] or encode(BUCKET, tonumber(used or 0), tonumber(at or now_us), 0)
@@ -76,21 +79,20 @@ local function arranged(board, head, packed)
   for name, bucket in pairs(found) do
     if select(3, decode(BUCKET, bucket)) > now_us then others[#others + 1], others[#others + 2] = name, bucket end
   end
-  parts[#parts + 1] = cmsgpack.pack(names, others)
+  if #names > 0 then written[#written + 1], written[#written + 2] = BEHIND .. field, cmsgpack.pack(names, others) end
   return table.concat(parts)
 end
 
--- The numbers of a board's buckets and, behind them, where they end in it; and their format.
+-- The numbers of a board's buckets (and one more, where they end), and their format.
 local function numbers_of(board, head)
   local format = '<' .. string.rep('ddd', decode('<H', head, HEAD_BYTES - 1))
   return {decode(format, board, HEAD_BYTES + 1)}, format
 end
 
 -- Puts a board with these numbers among what is written.
-local function put(written, field, board, head, numbers, format)
-  local last, count = #written, #numbers - 1
-  written[last + 1] = field
-  written[last + 2] = head .. encode(format, unpack(numbers, 1, count)) .. string.sub(board, numbers[count + 1])
+local function put(written, field, head, numbers, format)
+  local last = #written
+  written[last + 1], written[last + 2] = field, head .. encode(format, unpack(numbers))
 end
 
 -- What is in use of a rate by now, and when it was so. What a clock that went back would give is nothing, not a charge.
@@ -125,14 +127,18 @@ end
 local function write(written, until_us)
   if #written > 0 then call('HSET', buckets, unpack(written)) end
   if until_us == 0 then return end
-  for n = 1, #written, 2 do call('ZADD', stale, 'NX', until_us, written[n]) end
+  for n = 1, #written, 2 do
+    if string.sub(written[n], 1, 1) ~= BEHIND then call('ZADD', stale, 'NX', until_us, written[n]) end
+  end
   for _, field in ipairs(call('ZRANGEBYSCORE', stale, '-inf', now_us, 'LIMIT', 0, 16)) do
-    local board, due = call('HGET', buckets, field), 0
-    for _, bucket in pairs(board and buckets_of(board) or {}) do due = max(due, (select(3, decode(BUCKET, bucket)))) end
+    local due = 0
+    for _, bucket in pairs(buckets_of(field, call('HGET', buckets, field))) do
+      due = max(due, (select(3, decode(BUCKET, bucket))))
+    end
     if due > now_us then
       call('ZADD', stale, due, field)
     else
-      call('HDEL', buckets, field)
+      call('HDEL', buckets, field, BEHIND .. field)
       call('ZREM', stale, field)
     end
   end

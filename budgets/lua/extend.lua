@@ -13,7 +13,7 @@ local slots, n, next_row = 0, 0, FIRST_ROW
 local kind, does, place, capacity, one, two
 for b = 1, #fields do
   local head = layouts[3 * b - 2]
-  local board, k = arranged(stored[b], head, layouts[3 * b - 1]), 1
+  local board, k = arranged(fields[b], stored[b], head, layouts[3 * b - 1], written), 1
   local numbers, format = numbers_of(board, head)
   while n < layouts[3 * b] do
     n = n + 1
@@ -39,7 +39,7 @@ for b = 1, #fields do
       k = k + 3
     end
   end
-  if k > 1 and (stored[b] or until_us > 0) then put(written, fields[b], board, head, numbers, format) end
+  if k > 1 and (stored[b] or until_us > 0) then put(written, fields[b], head, numbers, format) end
 end
 
 if #refused == 0 then

@@ -31,7 +31,7 @@ local function replace(asked, fields, layouts, rows, closed, used_by, first, gra
   local kind, does, place, capacity, one, two
   for b = 1, #fields do
     local head = layouts[3 * b - 2]
-    local board, k = arranged(stored[b], head, layouts[3 * b - 1]), 1
+    local board, k = arranged(fields[b], stored[b], head, layouts[3 * b - 1], written), 1
     local numbers, format = numbers_of(board, head)
     while n < layouts[3 * b] do
       n = n + 1
@@ -64,7 +64,7 @@ local function replace(asked, fields, layouts, rows, closed, used_by, first, gra
         k = k + 3
       end
     end
-    if k > 1 and (stored[b] or until_us > 0) then put(written, fields[b], board, head, numbers, format) end
+    if k > 1 and (stored[b] or until_us > 0) then put(written, fields[b], head, numbers, format) end
   end
   write(written, until_us)
 end

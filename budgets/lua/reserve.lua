@@ -41,7 +41,7 @@ repeat
   local kind, does, place, capacity, one, two
   for b = 1, #fields do
     local head = layouts[3 * b - 2]
-    local board, k = arranged(stored[b], head, layouts[3 * b - 1]), 1
+    local board, k = arranged(fields[b], stored[b], head, layouts[3 * b - 1], written), 1
     local numbers, format = numbers_of(board, head)
     while n < layouts[3 * b] do
       n = n + 1
@@ -89,7 +89,7 @@ repeat
         end
       end
     end
-    if k > 1 then put(written, fields[b], board, head, numbers, format) end
+    if k > 1 then put(written, fields[b], head, numbers, format) end
   end
   again, taking = taking and refused > 0, false
 until not again

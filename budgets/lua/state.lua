@@ -11,7 +11,7 @@ if now_us < since_us or now_us >= until_us then return {-1, now_us, '', ''} end
 local names, running, back = names_of(layouts, rows), outstanding()
 local stored, in_use, reserved, slots, n = call('HMGET', buckets, unpack(fields)), {}, {}, 0, 0
 for b = 1, #fields do
-  local board, from = arranged(stored[b], layouts[3 * b - 2], layouts[3 * b - 1]), HEAD_BYTES + 1
+  local board, from = arranged(fields[b], stored[b], layouts[3 * b - 2], layouts[3 * b - 1], {}), HEAD_BYTES + 1
   while n < layouts[3 * b] do
     n = n + 1
     local kind, _, _, _, one, two = decode(ROW, rows, FIRST_ROW + (n - 1) * ROW_BYTES)

@@ -75,7 +75,7 @@ async def test_a_gateway_whose_clock_is_wrong_cannot_reset_a_quota(store: Store,
     for clock in (now, now + skew_seconds):
         granted(await reserve(store.run, scope, {"total_tokens": 500}, clock))
     denied(await reserve(store.run, scope, {"total_tokens": 500}, now + skew_seconds))
-    assert await store.command("HLEN", BUCKETS) == 1
+    assert len(await kept.in_use(store)) == 1
 
 
 async def test_what_is_settled_late_goes_to_the_window_it_was_taken_from(store: Store) -> None:
@@ -121,7 +121,7 @@ async def test_owners_of_whose_budgets_nothing_is_in_use_are_cleared_away(store:
         await kept.write(store, session.standing(now), 5, 1, (now + (900 if number == 3 else -10)) * 1e6)
     granted(await reserve(store.run, Scope("acme", (DAILY,)), ONE, now))
     assert {name.rsplit("/", 1)[0] for name in await kept.in_use(store) if "/" in name} == {"session/acme/3"}
-    assert await store.command("ZCARD", STALE) == await store.command("HLEN", BUCKETS) == 2
+    assert await store.command("ZCARD", STALE) == 2
 
 
 async def test_gateways_that_know_other_limits_lose_nothing_of_each_other(store: Store) -> None:

@@ -23,7 +23,7 @@ from gateway.store import Store
 from tests.house import Change, House, configured, events, gateway
 from tests.upstream import CHUNKED, DONE, chunk, frame, stalls_after, streams, upstream
 
-SLOW: Mapping[str, Any] = {"per": "1000000d"}
+SLOW: Mapping[str, Any] = {"per": "100000000d"}
 WEIGHTED: Mapping[str, Any] = {"name": "weighted", "dimension": "weighted_tokens", "amount": "1g", **SLOW}
 DEAR: Mapping[str, Any] = {**WEIGHTED, "name": "dear", "weights": {"prefill": 1, "cached": 0.025, "decode": 4}}
 TOKENS: Mapping[str, Any] = {"name": "tokens", "dimension": "total_tokens", "amount": "1g", **SLOW}
