@@ -22,7 +22,7 @@ from gateway.planning import made, read_ahead
 from gateway.service import Service
 from gateway.shown import Makers, Shown, shown_by
 from policies.caps import reply_size
-from policies.conversation import Conversation
+from policies.conversation import Conversation, Message
 from policies.edit import DropMessages, Edit
 from policies.keeping import NOTHING, Keeping
 from policies.memory import EMPTY, Memory
@@ -58,7 +58,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     `reply_tokens`: what the reply is clamped to, if it is. `mended` places of the body held lone surrogates.
     Of what was sent before, `cached_tokens` stand unchanged at the front and `again_tokens` are sent otherwise now.
-    `media`: whether there were any, whose tokens are a guess.
+    `unsure`: whether a part of the prompt that counts is only guessed.
     `summary`, `wanted` and `resting` are records of older turns: the one sent, one to be written, one to leave behind.
     """
 
@@ -79,7 +79,7 @@ class Planned(msgspec.Struct, frozen=True):
     summary: Summary | None = None
     wanted: Wanted | None = None
     resting: Wanted | None = None
-    media: bool = False
+    unsure: bool = False
 
     @property
     def drops(self) -> bool:
@@ -94,8 +94,8 @@ class Planned(msgspec.Struct, frozen=True):
 
     def teaches(self, prompt_tokens: int) -> bool:
         """Whether the ratio may be learned from what the engine counted: pictures that are cheaper than we take them
-        for do not make texts cheaper, and a limit must hold for texts too."""
-        return not self.media or prompt_tokens >= self.sent_tokens
+        for, or what its template left out, do not make texts cheaper, and a limit must hold for texts too."""
+        return not self.unsure or prompt_tokens >= self.sent_tokens
 
 
 class Hold(Protocol):
@@ -192,7 +192,7 @@ class Context:
             summary=found.summary,
             wanted=found.wanted,
             resting=found.resting,
-            media=counts and any(message.media for message in conversation.messages),
+            unsure=counts and unsure(call, conversation.messages),
         )
 
     async def _held(self, service: Service, known: Known, shown: Shown) -> frozenset[str]:
@@ -224,6 +224,19 @@ class Context:
 
 def _reply_limit(call: Call, service: Service) -> int | None:
     return generated_limit(call, service.caller.may.max_tokens) if call.generates else 0
+
+
+def unsure(call: Call, messages: Sequence[Message]) -> bool:
+    """Whether an eighth of a prompt or more may take another number of tokens than ours, or none at all.
+
+    Media have a price of the engine's own; the reasoning of earlier turns and what stands outside the messages reach
+    the prompt only as far as the model's template puts them there.
+    """
+    if any(message.media for message in messages):
+        return True
+    outside = len(call.overhead) - len(call.tools) if call.messages else 0
+    reasoning = sum([len(message.reasoning_text) for message in messages])
+    return (outside + reasoning) * 8 > call.content_bytes
 
 
 def estimated(call: Call) -> Planned:

@@ -324,9 +324,40 @@ async def test_pictures_cheaper_than_we_take_them_for_do_not_make_texts_cheaper(
     told = Usage.reported(2001 + MESSAGE_OVERHEAD_TOKENS + 2 * a_picture, None, 5)
     for _ in range(60):
         plan = await context.plan(call, at, Known(digests.of_messages(call.messages)))
-        assert plan.media
+        assert plan.unsure
         forecast.learn(call, at, told, plan.own_tokens, teaches=plan.teaches(told.prompt_tokens))
     assert forecast.ratio("demo") == pytest.approx(1.0) if learned == 1.0 else forecast.ratio("demo") > learned
+
+
+UNSURE: dict[str, dict[str, object]] = {
+    "old reasoning": {"messages": [{"role": "assistant", "content": "Yes.", "reasoning_content": "hm " * 1_500}]},
+    "documents": {"documents": [{"title": "t", "text": "page " * 1_500}]},
+}
+
+
+@pytest.mark.parametrize("unsure", UNSURE)
+async def test_what_a_template_leaves_out_does_not_make_texts_cheaper(unsure: str) -> None:
+    """Most templates drop the reasoning of turns that are over and know no documents; the limit is for all alike."""
+    forecast, at = Forecast(), service(Words(), CAP | {"limit_tokens": 5_000})
+    context = Context(Metrics(), forecast.ratio)
+    said: list[dict[str, object]] = [{"role": "user", "content": "word " * 1_000}]
+    body: dict[str, object] = {"model": "demo"} | UNSURE[unsure]
+    earlier = body.pop("messages", [])
+    assert isinstance(earlier, list)
+    call = chat(json.dumps(body | {"messages": [*said, *earlier, *said]}).encode())
+    for _ in range(60):
+        plan = await context.plan(call, at, Known(digests.of_messages(call.messages)))
+        told = Usage.reported(2_010, None, 5)
+        assert plan.own_tokens is not None and plan.own_tokens > 3_000
+        forecast.learn(call, at, told, plan.own_tokens, teaches=plan.teaches(told.prompt_tokens))
+    assert forecast.ratio("demo") == 1.0
+
+
+async def test_a_switch_of_a_template_does_not_keep_a_prompt_from_teaching() -> None:
+    at = service(Words(), CAP | {"limit_tokens": 5_000})
+    switched = {"model": "demo", "chat_template_kwargs": {"enable_thinking": False}}
+    call = chat(json.dumps(switched | {"messages": [{"role": "user", "content": "word " * 2_000}]}).encode())
+    assert (await planned(call, at)).teaches(1)
 
 
 async def test_a_window_that_is_full_again_within_three_turns_is_counted() -> None:
