@@ -40,6 +40,17 @@ def test_a_turn_that_was_not_read_goes_on_from_where_the_session_was_left() -> N
     assert (session.known_messages, session.home, session.idle_seconds) == (3, "one", 7)
 
 
+def test_what_is_recalled_is_as_old_as_what_it_builds_on() -> None:
+    """Should the session have been deleted since that was read, what goes on from it is not written either."""
+    kept = Recollections()
+    saved(kept, "abc", memory("a"), session=structs.replace(READ, read_ms=123_456))
+    found = kept.of(structs.replace(UNREAD, unread_at=9.0), chain("abcd"), EMPTY, now=7)
+    assert found is not None and (found.session.read_ms, found.session.unread_at) == (123_456, 0.0)
+    unwritten(kept, "abc", memory("a"), session=structs.replace(UNREAD, unread_at=5.0))
+    found = kept.of(structs.replace(UNREAD, unread_at=9.0), chain("abcd"), EMPTY, now=7)
+    assert found is not None and (found.session.read_ms, found.session.unread_at) == (0, 5.0)
+
+
 def test_what_does_not_go_on_from_there_is_not_recalled() -> None:
     kept = Recollections()
     saved(kept, "abc", memory("a"))
