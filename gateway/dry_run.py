@@ -25,6 +25,7 @@ class DryRun:
     """Plans calls without carrying anything out."""
 
     def __init__(self, forecast: Forecast) -> None:
+        self._forecast = forecast
         self._context = Context(Metrics(), forecast.ratio, _all_kept)
 
     @staticmethod
@@ -41,7 +42,10 @@ class DryRun:
         decode_tokens = opened.expected.decode_tokens
         predicted = None
         if service.pools:
-            predicted = predict(planned, service.model.geometry, service.paces[0], known.known_messages, decode_tokens)
+            sent_before = known.known_messages
+            known_tokens = 0 if planned.counted else self._forecast.known_tokens(call, service, sent_before)
+            pace = service.paces[0]
+            predicted = predict(planned, service.model.geometry, pace, sent_before, decode_tokens, known_tokens)
         shown = view(service.model.name, planned, messages, predicted)
         return _written(shown, opened)
 

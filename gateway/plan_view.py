@@ -115,17 +115,21 @@ def wished(wanted: Wanted) -> str | None:
     return f"summarize_older_turns: {what}, {when}; it would replace {wanted.replaced_tokens} tokens"
 
 
-def predict(planned: Planned, geometry: Geometry, pace: Pace, known_messages: int, decode_tokens: int) -> Predicted:
-    """What the edits bring on one pool's hardware, against the same call as it came."""
+def predict(
+    planned: Planned, geometry: Geometry, pace: Pace, known_messages: int, decode_tokens: int, known_tokens: int = 0
+) -> Predicted:
+    """What the edits bring on one pool's hardware, against the same call as it came.
+
+    `known_tokens`: those of the messages that were sent before by their bytes, where nothing was counted.
+    """
     original, sent = planned.original_tokens, planned.sent_tokens
     tokens = planned.message_tokens
-    before = original - sum(tokens[known_messages:]) if tokens and known_messages else 0
+    before = original - sum(tokens[known_messages:]) if tokens and known_messages else min(sent, known_tokens)
+    cached = (planned.cached_tokens if planned.counted else before) if known_messages else 0
     read = kv_read_bytes(geometry, original, decode_tokens) - kv_read_bytes(geometry, sent, decode_tokens)
     decode = pace.decode_seconds(original, decode_tokens) - pace.decode_seconds(sent, decode_tokens)
-    prefill = pace.prefill_seconds(original, before) - pace.prefill_seconds(sent, min(sent, planned.cached_tokens))
-    return Predicted(
-        decode_tokens, planned.cached_tokens, planned.again_tokens, read, round(decode, 6), round(prefill, 6)
-    )
+    prefill = pace.prefill_seconds(original, before) - pace.prefill_seconds(sent, min(sent, cached))
+    return Predicted(decode_tokens, cached, planned.again_tokens, read, round(decode, 6), round(prefill, 6))
 
 
 def lines(shown: PlanView) -> Iterator[str]:

@@ -72,6 +72,17 @@ async def test_a_session_is_read_and_not_written_by_a_dry_run(house: House, up: 
     assert (before, len(up.requests)) == (1, 1)
 
 
+async def test_what_stands_at_the_engine_is_told_of_prompts_that_need_no_count_too(house: House) -> None:
+    asks, answer = b'{"role":"user","content":"%b"}' % (b"word " * 400), b'{"role":"assistant","content":"So."}'
+    new = (await asked(house, [asks], **DRY)).json()
+    assert (new["counted"], new["predicted"]["cached_tokens"]) == (False, 0)
+    await asked(house, [asks])
+    again = (await asked(house, [asks, answer, asks], **DRY)).json()
+    assert (again["counted"], again["session"]["known_messages"]) == (False, 1)
+    assert again["sent_tokens"] / 3 < again["predicted"]["cached_tokens"] <= again["sent_tokens"]
+    assert (again["predicted"]["broken_tokens"], again["predicted"]["prefill_seconds_saved"]) == (0, 0)
+
+
 async def test_a_dry_run_of_what_would_be_refused_is_refused(house: House) -> None:
     long = json.dumps({"role": "user", "content": "word " * 30_000}).encode()
     answer = await asked(house, [long], **DRY)

@@ -80,6 +80,7 @@ def test_predictions_are_those_of_the_cost_model() -> None:
     assert (found.cached_tokens, found.broken_tokens) == (80, 30)
     assert found.kv_read_bytes_saved == kv_read_bytes(geometry, 500, 100) - kv_read_bytes(geometry, 200, 100) > 0
     assert found.decode_seconds_saved > 0 and found.prefill_seconds_saved > 0
+    assert predict(planned(TRIM, cached_tokens=80), geometry, pace, 0, 100).cached_tokens == 0, "never sent before"
     told = list(lines(view("demo", planned(TRIM), MESSAGES, found)))
     assert "30 tokens computed again" in told[-1]
 
