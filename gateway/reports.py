@@ -101,10 +101,11 @@ def pair(limits: Iterable[tuple[Terms, int]], now_seconds: float) -> Iterator[He
 
 
 def window_seconds(terms: Terms) -> int | None:
-    """How long the limit's window is; None for calls at once."""
+    """How long the limit's window is; None for calls at once. Of a rate, in which time its burst flows back."""
     if terms.window is not None:
         return terms.window.ends_at - terms.window.starts_at
-    return None if terms.limit.per_seconds is None else math.ceil(terms.limit.per_seconds)
+    limit = terms.limit
+    return None if limit.per_seconds is None else math.ceil(limit.per_seconds * limit.capacity / limit.amount)
 
 
 def unit(limit: Limit) -> str:

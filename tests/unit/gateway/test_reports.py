@@ -60,6 +60,12 @@ def test_the_limits_that_answers_tell_of_are_told() -> None:
     }
 
 
+@pytest.mark.parametrize(("burst", "told"), [(None, b"q=1000;w=60;"), (250, b"q=250;w=15;"), (2_000, b"q=2000;w=120;")])
+def test_the_window_of_a_rate_is_the_time_in_which_its_burst_flows_back(burst: int | None, told: bytes) -> None:
+    rate = limit("total_tokens", 1000, 60).model_copy(update={"burst": burst})
+    assert told in dict(budget(stood(Scope("acme", (rate,)), 0), ietf=True))[b"ratelimit-policy"]
+
+
 def test_no_number_is_longer_than_a_structured_field_may_have() -> None:
     """A parser that is given sixteen digits throws all of the field away (RFC 9651, 3.3.1)."""
     reads = Limit(name="reads", dimension="kv_read_bytes", amount=20 * 10**18, every="month")
