@@ -92,7 +92,8 @@ class Store:
         command = ("EVALSHA", script.sha1, len(keys), *keys, *step.args)
         seconds = self._settings.call_timeout_seconds if timeout_seconds is None else timeout_seconds
         future: asyncio.Future[T] = self._loop.create_future()
-        call = Call(command, future, self._loop.time() + seconds, script, step.read)
+        patient = timeout_seconds is not None
+        call = Call(command, future, self._loop.time() + seconds, script, step.read, patient)
         self._route.send(call, keys[0] if keys else None)
         return future
 
@@ -102,7 +103,8 @@ class Store:
         """Run a plain command. In a cluster `key` decides where; without one, any server gets it."""
         seconds = self._settings.call_timeout_seconds if timeout_seconds is None else timeout_seconds
         future: asyncio.Future[object] = self._loop.create_future()
-        self._route.send(Call(parts, future, self._loop.time() + seconds), key)
+        patient = timeout_seconds is not None
+        self._route.send(Call(parts, future, self._loop.time() + seconds, patient=patient), key)
         return future
 
     def close(self) -> None:

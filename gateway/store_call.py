@@ -71,7 +71,8 @@ def as_it_is(reply: object) -> object:
 class Call(msgspec.Struct, eq=False):
     """A command and the future of its reply. It may be sent more than once: after NOSCRIPT, MOVED or ASK.
 
-    `read`: what the reply means, for the future.
+    `read`: what the reply means, for the future. `patient`: it has a time of its own, so that its reply says nothing of
+    whether the store is quick enough for the others.
     """
 
     command: tuple[Argument, ...]
@@ -79,6 +80,7 @@ class Call(msgspec.Struct, eq=False):
     deadline: float
     script: Script | None = None
     read: Callable[[Any], object] = as_it_is
+    patient: bool = False
     hops: int = 0
     asking: bool = False
 

@@ -111,7 +111,8 @@ class Connection(asyncio.Protocol):
         future = call.future
         if future.done():
             return
-        self._misses = 0
+        if not call.patient:
+            self._misses = 0
         try:
             if isinstance(reply, _ReplyError):
                 self._on_error(call, str(reply))

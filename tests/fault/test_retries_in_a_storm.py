@@ -43,7 +43,9 @@ async def test_attempts_are_counted_at_the_engines(
         sent = [up.requests for up in (one, two, three)]
         attempts = sum(map(len, sent))
         budget = RetryBudget()
-        assert CALLS + budget.most / 2 < attempts <= CALLS + budget.balance + budget.share * CALLS
+        earned = budget.share * CALLS
+        least = budget.balance + earned / 2 if outcome == "neutral" else 1  # engines that fail are soon taken out
+        assert CALLS + least <= attempts <= CALLS + budget.balance + earned
         for requests in sent:
             ids = Counter(request.get(b"x-request-id")[0] for request in requests)
             assert max(ids.values()) == 1, "nobody is asked twice for one call"

@@ -308,3 +308,32 @@ async def test_a_store_that_is_closed_while_it_is_looked_for_leaves_no_connectio
         while one.writers:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         assert not store.available and one.connects == 2
+
+
+async def test_a_store_too_slow_for_calls_is_given_up_although_those_that_wait_longer_are_answered() -> None:
+    """Else every request would wait for its call in vain, for as long as the store stays so slow."""
+    held: list[bytes] = []
+
+    def answer(command: list[bytes]) -> bytes | None:
+        if command[0] != b"EVALSHA":
+            return says(command)
+        held.append(b":7\r\n")
+        if command[-1] == b"hot":
+            return b""
+        told = b"".join(held)
+        held.clear()
+        return told
+
+    says = Says(b":7\r\n")
+    async with (
+        scripted_store(answer) as one,
+        connected(f"redis://127.0.0.1:{one.port}", QUICK) as store,
+    ):
+        for _ in range(QUICK.misses_to_open):
+            assert store.available
+            with pytest.raises(StoreUnavailable):
+                await store.run(RUN, ["k"], ["hot"])
+            await asyncio.wait([store.run(RUN, ["k"], ["patient"], timeout_seconds=20.0)])
+        async with asyncio.timeout(60):
+            while one.connects == 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
