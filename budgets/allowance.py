@@ -94,7 +94,7 @@ class LocalAllowance:
         enforced = [terms for terms in asked.stands.terms if terms.limit.mode == "enforce"]
         for terms in enforced:
             if terms.limit.on_store_error == "closed":
-                closed = denial(asked.scope.tenant, terms, asked.amounts, 0, 1.0, wall_seconds)
+                closed = denial(asked, terms, 0, 1.0, wall_seconds)
                 return replace(closed, local=True, store_down=True)
         local = [terms for terms in enforced if terms.limit.on_store_error == "local"]
         return self._full(asked, local, now_seconds, wall_seconds) or self._granted(
@@ -127,7 +127,7 @@ class LocalAllowance:
             used = self._used(asked.scope, terms, now, wall)
             back = terms.limit.per_second * self._share
             resets_at = terms.window.ends_at if terms.window is not None else wall + used / back
-        refused = denial(asked.scope.tenant, terms, asked.amounts, used, wait, resets_at)
+        refused = denial(asked, terms, used, wait, resets_at)
         kind: Kind = "slots" if terms.limit.kind == "slots" else "rate"  # worth another try: no quota is spent
         return replace(refused, limit=int(capacity), local=True, kind=kind)
 

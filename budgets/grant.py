@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from budgets.lease import Amounts
+from budgets.lease import Amounts, taken
 from budgets.limit import Dimension, Kind, Mode
 from budgets.scope import Scope, Standing, Terms
 from budgets.stood import Stood
@@ -102,18 +102,16 @@ def balance(terms: Terms, in_use: int, now_seconds: float) -> Balance:
     return Balance(limit.label, limit.dimension, limit.mode, limit.capacity, left, seconds)
 
 
-def denial(
-    tenant: str, terms: Terms, amounts: Amounts, used: float, retry_after_seconds: float, resets_at: float
-) -> Denied:
+def denial(asked: Grant, terms: Terms, used: float, retry_after_seconds: float, resets_at: float) -> Denied:
     """A refusal by a limit, of which `used` units are in use."""
     limit = terms.limit
     return Denied(
-        tenant,
+        asked.scope.tenant,
         limit.label,
         limit.dimension,
         limit.capacity,
         int(-(-used // 1)),
-        1 if limit.kind == "slots" else limit.parts_of(amounts),
+        1 if limit.kind == "slots" else taken(terms, asked.amounts, asked.most) // terms.scale,
         retry_after_seconds,
         resets_at,
         owner=terms.owner.label,

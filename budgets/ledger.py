@@ -132,7 +132,7 @@ def _reserved(asked: Grant, reply: Any) -> Grant | Denied | Misdated:
 
 def _denied(asked: Grant, terms: Terms, in_use: int, wait_us: int, stood: Stood) -> Denied:
     resets_at = stood.at_seconds + terms.reset_seconds(in_use, stood.at_seconds)
-    denied = denial(asked.scope.tenant, terms, asked.amounts, in_use / terms.scale, wait_us / MICRO, resets_at)
+    denied = denial(asked, terms, in_use / terms.scale, wait_us / MICRO, resets_at)
     return dataclasses.replace(denied, never=wait_us >= _NEVER_US, stood=stood)
 
 

@@ -194,6 +194,7 @@ async def test_strict_reserves_the_most_and_is_never_above_its_limit(store: Stor
 async def test_a_call_that_a_strict_limit_never_lets_pass_is_told_so(store: Store) -> None:
     refused = denied(await reserve(store.run, Scope("acme", (STRICT,)), ONE, 0, {"total_tokens": 1001}))
     assert refused.never
+    assert refused.requested == 1001, "what is told is what it was refused for"
     assert await nothing_but_terms(store)
 
 

@@ -40,4 +40,4 @@ def test_nothing_is_known_without_the_store() -> None:
 
 def test_of_a_refusal() -> None:
     terms = SCOPE.standing(0.0).terms[0]
-    assert fullness(denial("acme", terms, {}, 900, 1.0, 1.0)) == [(TOKENS.label, 0.9)]
+    assert fullness(denial(grant(), terms, 900, 1.0, 1.0)) == [(TOKENS.label, 0.9)]
