@@ -98,6 +98,28 @@ async def test_a_stale_connection_is_replaced_once_and_unseen(upstream: Upstream
     wire.close()
 
 
+async def test_what_a_stale_connection_lost_goes_out_on_a_fresh_one_not_on_the_next_kept_one(
+    upstream: Upstream,
+) -> None:
+    asked = 0
+
+    async def once_and_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await request_of(reader)
+        asked += 1
+        writer.write(OK)
+        await request_of(reader)
+        asked += 1
+
+    upstream.scripts = [once_and_away]
+    wire = transport(upstream)
+    first, second = await asyncio.gather(wire.open(REQUEST), wire.open(REQUEST))
+    assert [await first.body(), await second.body()] == [b"ok", b"ok"]
+    assert await (await wire.open(REQUEST)).body() == b"ok"
+    assert (asked, upstream.connections) == (2 + 1 + 1, 3)
+    wire.close()
+
+
 async def test_a_server_that_closes_without_a_word_was_not_reached(upstream: Upstream) -> None:
     upstream.scripts = [answers()]
     with pytest.raises(UpstreamFailed) as failed:
