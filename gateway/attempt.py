@@ -74,7 +74,9 @@ class Attempt(msgspec.Struct, eq=False):
         try:
             self._delivery.sent = True
             self._delivery.sent_at = self._clock()
-            exchange = await self._opened(self._pool.features_of(self._delivery.replica))
+            pool = self._pool
+            features = pool.features_of(self._delivery.replica) if pool.refusing else pool.features
+            exchange = await self._opened(features)
             outcome = await self._answered(exchange, exchange.head.result())
         except UpstreamFailed as failure:
             outcome = "failure"

@@ -60,7 +60,7 @@ class ServedPool:
         self.retries = RetryBudget()
         self.features = settings.features
         self.without_usage = settings.features.model_copy(update={"usage_in_stream": False})
-        self._refusing: dict[str, float] = {}  # replicas that refused `stream_options`, and until when that is believed
+        self.refusing: dict[str, float] = {}  # replicas that refused `stream_options`, and until when that is believed
         self._clock = clock
         self.engine = ENGINES[settings.engine]
         slots = share(settings.max_concurrent, workers, worker)
@@ -91,18 +91,18 @@ class ServedPool:
 
     def features_of(self, replica: str) -> pools.Features:
         """What a replica understands: what its pool declares, less what it has refused."""
-        until = self._refusing.get(replica)
+        until = self.refusing.get(replica)
         return self.features if until is None or until < self._clock() else self.without_usage
 
     def refuses_usage(self, replica: str) -> None:
         """A replica does not take `stream_options`: for a time its streams go without at once."""
-        if replica not in self._refusing:
+        if replica not in self.refusing:
             log(logging.WARNING, "stream_options are refused, usage is counted", pool=self.name, replica=replica)
-        self._refusing[replica] = self._clock() + REFUSAL_SECONDS
+        self.refusing[replica] = self._clock() + REFUSAL_SECONDS
 
     def restarted(self, replica: str) -> None:
         """A replica was away: what comes back may be another version of its engine."""
-        self._refusing.pop(replica, None)
+        self.refusing.pop(replica, None)
 
     def has(self, replica: str) -> bool:
         return replica in self._wires
