@@ -153,6 +153,7 @@ class Relay:
         self._responder.write(data)
 
     def _ended(self, *, broken: bool) -> Verdict:
+        failed = self._scanner.error is not None
         verdict = self._scanner.finish()
         if broken and verdict == "complete" and not self._scanner.done:
             verdict = "truncated"  # some engines send no [DONE], but they end their body; one that was cut is not whole
@@ -161,6 +162,8 @@ class Relay:
             rest += self._scanner.tail
             if self._renaming is not None:
                 rest = self._renaming.apply(rest)
+        elif verdict == "error" and not failed and self._responder.started:
+            rest += self._scanner.tail + b"\n\n"  # the error itself: without its blank line nobody would read it
         if rest:
             self._send(rest)
         if not self._responder.started:

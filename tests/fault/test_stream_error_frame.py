@@ -1,5 +1,7 @@
 """An engine that reports its own failure inside the stream: its frame and its `[DONE]` pass unchanged."""
 
+import pytest
+
 from gateway.embedded import EmbeddedServer
 from tests.house import events, gateway, house
 from tests.upstream import DONE, frame, streams, upstream
@@ -18,6 +20,21 @@ async def test_the_bytes_pass_as_they_came(valkey: EmbeddedServer) -> None:
         assert await house.charged() > 0
         assert await house.metric("kvgate_requests_total", outcome="broken") == 1
         assert await house.metric("kvgate_requests_estimated_total") == 1
+        assert await house.metric("kvgate_attempts_total", outcome="failure") == 1
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+@pytest.mark.parametrize("model", ["demo", "gpt-4o-mini"])
+async def test_an_error_that_the_engine_does_not_finish_saying_is_finished(
+    valkey: EmbeddedServer, end: bytes, model: str
+) -> None:
+    """Without a blank line behind it no client would see it: the stream would seem to end well."""
+    cut = FAILED.removesuffix(b"\n\n") + end
+    async with upstream(streams(frame("one"), cut)) as up, gateway({"any": {"one": up.url}}, valkey.url) as house:
+        answer = await house.chat(stream=True, model=model)
+        assert answer.content.endswith(cut + b"\n\n")
+        assert "EngineCore encountered an issue" in events(answer.content)[-1]
+        await house.nothing_left()
         assert await house.metric("kvgate_attempts_total", outcome="failure") == 1
 
 
