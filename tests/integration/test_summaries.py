@@ -93,6 +93,17 @@ async def test_a_record_is_written_ahead_behind_the_same_prefix_and_used_at_the_
         await running.nothing_left()
 
 
+async def test_the_record_is_asked_of_the_replica_that_has_just_answered(valkey: EmbeddedServer) -> None:
+    async with house(valkey.url, {"any": ["one", "two", "three"]}, summarised()) as running:
+        for number in range(8):
+            messages = [{"role": "system", "content": f"{number}: {WORDS}"}, *talk(13)[1:]]
+            await asked(running, 13, f"session-{number}", messages=messages, tools=TOOLS)
+            await made(running)
+        assert await running.metric("kvgate_summaries_total", result="made") == 8
+        assert await running.metric("kvgate_summary_tokens_total", kind="cached") > 8 * 1_000
+        assert await running.metric("kvgate_summary_tokens_total", kind="prefill") < 8 * 500
+
+
 async def test_what_a_record_stands_for_can_be_read_again_until_the_session_is_deleted(valkey: EmbeddedServer) -> None:
     async with house(valkey.url, change=summarised(keep_original="1h")) as running:
         for turns in (10, 13, 16):
