@@ -1,6 +1,6 @@
 """Sessions in the store: what each conversation has been so far, in digests and numbers, never in text.
 
-Rule: a session id is a claim and the messages decide. A session holds up to eight branches; a request continues the
+Rule: a session id is a claim and the messages decide. A session holds up to 32 branches; a request continues the
 branch whose messages it begins with, whatever id it came under. Saving merges: two turns that ran at the same time
 are both kept, as one branch if one continues the other, else as two.
 

@@ -8,7 +8,7 @@
 -- conversation that goes on; where they show nothing, all of them are asked for ('part').
 
 local DIGEST, RECORD, CHUNK = 16, 21, 32
-local FIELDS = {'m0', 'm1', 'm2', 'm3', 'm4', 'm5', 'm6', 'm7'}
+local FIRST, MOST = 8, 32 -- branches that are asked for at once, and that there can be
 local count, links = tonumber(ARGV[2]), ARGV[3]
 local before = count - #links / DIGEST
 local time = redis.call('TIME')
@@ -22,10 +22,15 @@ local function stored(branch, n)
   return string.sub(chunk, at + 1, at + DIGEST)
 end
 
--- How many messages this conversation and a branch have in common, as far as can be told from what was sent.
-local function shared(branch, m)
+-- How many messages this conversation and a branch have in common, as far as can be told from what was sent; 0 if it
+-- is no more than `least`.
+local function shared(branch, m, least)
   if m[1] > before and m[1] <= count and m[2] == link(m[1]) then return m[1] end
   local low, high = before, math.min(count, m[1])
+  if least > low then
+    if high <= least or stored(branch, least + 1) ~= link(least + 1) then return 0 end
+    low = least + 1
+  end
   while low < high do
     local middle = math.floor((low + high + 1) / 2)
     if stored(branch, middle) == link(middle) then low = middle else high = middle - 1 end
@@ -36,13 +41,18 @@ end
 -- A session that was evicted is gone although its record may still wait for its expiry.
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return {'new', now_ms} end
 
-local packed = redis.call('HMGET', KEYS[1], unpack(FIELDS))
+local packed = redis.call('HMGET', KEYS[1], 'm0', 'm1', 'm2', 'm3', 'm4', 'm5', 'm6', 'm7')
+if packed[FIRST] then -- the lowest number that is free is taken first
+  local more = {}
+  for b = FIRST, MOST - 1 do more[#more + 1] = 'm' .. b end
+  for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(more))) do packed[FIRST + at] = value end
+end
 local status, branch, known, meta = 'new', nil, 0, nil
 
-for b = 0, #FIELDS - 1 do
+for b = 0, #packed - 1 do
   if packed[b + 1] then
     local m = cmsgpack.unpack(packed[b + 1])
-    local n = shared(b, m)
+    local n = shared(b, m, known)
     if n > known then
       status, branch, known, meta = n == m[1] and 'known' or 'fork', b, n, m
     elseif not branch and before > 0 then

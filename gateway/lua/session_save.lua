@@ -12,7 +12,7 @@
 
 local DIGEST, RECORD, CHUNK = 16, 21, 32
 local UNDER_WAY_MS = 3000 -- longer than a gateway waits for this script: so old its count of ms may be
-local FIELDS = {'m0', 'm1', 'm2', 'm3', 'm4', 'm5', 'm6', 'm7'}
+local FIRST, MOST = 8, 32 -- branches that are asked for at once, and that there can be
 local MESSAGES, HEAD, REVISION, TURNS, CALLS, PROMPT, KV, SEEN, HOME, REMEMBERED = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
 local id, records, home, memory = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local known, turn, prompt_tokens, kv_read_bytes, read_branch, read_revision, idle_ms, absolute_ms, most_live, read_ms =
@@ -33,10 +33,15 @@ local function stored(branch, n)
   return string.sub(chunk(branch, chunk_of(n)), at + 1, at + DIGEST)
 end
 
--- How many messages this conversation and a branch have in common, as far as can be told from what was sent.
-local function shared(branch, m)
+-- How many messages this conversation and a branch have in common, as far as can be told from what was sent; 0 if it
+-- is no more than `least`.
+local function shared(branch, m, least)
   if m[MESSAGES] >= first and m[MESSAGES] <= count and m[HEAD] == link(m[MESSAGES]) then return m[MESSAGES] end
   local low, high = first - 1, math.min(count, m[MESSAGES])
+  if least > low then
+    if high <= least or stored(branch, least + 1) ~= link(least + 1) then return 0 end
+    low = least + 1
+  end
   while low < high do
     local middle = math.floor((low + high + 1) / 2)
     if stored(branch, middle) == link(middle) then low = middle else high = middle - 1 end
@@ -45,7 +50,12 @@ local function shared(branch, m)
 end
 
 local fresh = redis.call('ZADD', KEYS[2], now_ms, id) == 1
-local packed = redis.call('HMGET', KEYS[1], 'begun', unpack(FIELDS))
+local packed = redis.call('HMGET', KEYS[1], 'begun', 'm0', 'm1', 'm2', 'm3', 'm4', 'm5', 'm6', 'm7')
+if packed[FIRST + 1] then -- the lowest number that is free is taken first
+  local more = {}
+  for b = FIRST, MOST - 1 do more[#more + 1] = 'm' .. b end
+  for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(more))) do packed[FIRST + 1 + at] = value end
+end
 local begun_ms = tonumber(packed[1])
 
 -- Deleted since it was read: what this call knows of it is not written. One that began before it was read was not.
@@ -65,7 +75,7 @@ if not begun_ms or fresh or now_ms - begun_ms >= absolute_ms then
 end
 
 local metas, free, oldest = {}, nil, nil
-for b = 0, #FIELDS - 1 do
+for b = 0, math.max(FIRST, #packed - 1) - 1 do
   if packed[b + 2] then
     metas[b] = cmsgpack.unpack(packed[b + 2])
     if not oldest or metas[b][SEEN] < metas[oldest][SEEN] then oldest = b end
@@ -77,7 +87,7 @@ end
 -- The branch that shares most. Where it shares all it has, it goes on with this conversation.
 local parent, common = nil, 0
 for b, m in pairs(metas) do
-  local n = shared(b, m)
+  local n = shared(b, m, common)
   if n > common then parent, common = b, n end
 end
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import string
 import time
 
 import pytest
@@ -24,6 +25,10 @@ def sessions(store: Store) -> Sessions:
 def chain(text: str) -> Chain:
     """The chain of a conversation whose messages are single letters."""
     return Chain(of_messages(letter.encode() for letter in text))
+
+
+def in_common(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 async def say(sessions: Sessions, text: str, id: str = "chat", limits: SessionLimits = LIMITS) -> Saved:
@@ -116,18 +121,55 @@ async def test_what_was_deleted_after_a_call_would_have_been_read_is_not_written
     assert written == ["deleted", "begun"]
 
 
-async def test_nine_forks_leave_the_eight_used_last(sessions: Sessions) -> None:
-    for letter in "12345678":
-        await say(sessions, "a" + letter)
+async def test_of_more_than_thirty_two_forks_those_used_last_are_left(sessions: Sessions) -> None:
+    letters = string.ascii_letters[:32]
+    for letter in letters:
+        await say(sessions, "." + letter)
         await asyncio.sleep(0.002)  # the server's clock tells them apart by milliseconds
-    await say(sessions, "a1b")
+    await say(sessions, ".a!")
     await asyncio.sleep(0.002)
-    assert (await say(sessions, "a9")).branch == 1
-    assert (await sessions.load("acme", "chat", chain("a2x"))).status == "fork"
-    for letter in "13456789":
-        assert (
-            await sessions.load("acme", "chat", chain(f"a{letter}bx"[: 4 if letter == "1" else 2]))
-        ).status == "known"
+    assert (await say(sessions, ".9")).branch == 1
+    assert (await sessions.load("acme", "chat", chain(".bx"))).status == "fork"
+    for letter in (*letters[2:], "9"):
+        assert (await sessions.load("acme", "chat", chain(f".{letter}"))).status == "known"
+    assert (await sessions.load("acme", "chat", chain(".a!"))).status == "known"
+
+
+async def test_each_of_many_branches_goes_on_and_forks_by_itself(sessions: Sessions) -> None:
+    """Twenty agents with the same task at once."""
+    letters = string.ascii_lowercase[:20]
+    for turn in range(4):
+        for letter in letters:
+            saved = await say(sessions, "the task" + letter * (1 + 3 * turn))
+            assert saved.status == ("extended" if turn else "begun" if letter == "a" else "forked")
+    for letter in letters:
+        session = await sessions.load("acme", "chat", chain("the task" + letter * 7 + "!?"))
+        assert (session.status, session.known_messages) == ("fork", 15)
+        assert session.memory == ("the task" + letter * 10).encode()
+        session = await sessions.load("acme", "chat", chain("the task" + letter * 30))
+        assert (session.status, session.known_messages) == ("known", 18)
+        assert session.memory == ("the task" + letter * 10).encode()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_of_many_branches_the_one_that_shares_most_is_found(sessions: Sessions, seed: int) -> None:
+    """Also by the few links that are sent at first, and while each is saved."""
+    generator = random.Random(seed)
+    texts = ["a"]
+    while len(texts) < 30:
+        start = generator.choice(texts)
+        start = start[: generator.randint(1, len(start))]
+        texts.append(start + "".join(generator.choices("ab", k=generator.randint(1, 30))))
+    for text in texts:
+        await say(sessions, text)
+    for _ in range(60):
+        start = generator.choice(texts)
+        asked = start[: generator.randint(1, len(start))] + "".join(generator.choices("ab", k=generator.randint(0, 20)))
+        session = await sessions.load("acme", "chat", chain(asked))
+        most = max(in_common(asked, text) for text in texts)
+        assert session.known_messages == most
+        assert session.status == ("known" if session.memory.decode() == asked[:most] else "fork")
+        assert session.memory.decode()[:most] == asked[:most]
 
 
 @pytest.mark.parametrize("seed", range(8))
