@@ -87,9 +87,10 @@ class Lease:
     Use it as a context: leaving it gives the lease back as `neutral`, unless `release` said before what was learned.
     """
 
-    __slots__ = ("_demand", "_judge", "_prefill_seconds", "_probe", "_released", "_seat")
+    __slots__ = ("_demand", "_judge", "_prefill_seconds", "_probe", "_released", "_seat", "name")
 
     def __init__(self, seat: Seat, demand: Demand, judge: Judge, *, probe: bool) -> None:
+        self.name = seat.name  # of the replica
         self._seat, self._demand, self._judge, self._probe = seat, demand, judge, probe
         self._prefill_seconds = demand.prefill_seconds
         self._released = False

@@ -119,11 +119,13 @@ async def settle(run: RunScript, grant: Grant, amounts: Amounts, entry: Entry | 
 
 def _reserved(asked: Grant, reply: Any) -> Grant | Denied | Misdated:
     refused, wait_us, now_us, *rest = reply
-    now, terms = now_us / MICRO, asked.stands.terms
+    now = now_us / MICRO
     if refused == _MISDATED:
         return Misdated(now)
+    standing = asked.stands
+    terms = standing.terms
     in_use, tightest, fullest, shadowed, near = rest
-    stood = Stood(asked.stands, in_use, now, tightest, fullest, near)
+    stood = Stood(standing, in_use, now, tightest, fullest, near)
     if refused:
         return _denied(asked, terms[refused - 1], stood.in_use[refused - 1], wait_us, stood)
     would_deny = tuple([terms[number - 1].limit.label for number in shadowed]) if shadowed else ()

@@ -54,7 +54,7 @@ class Dispatch:
                     lease.release("neutral")
                     break
                 pool.retries = left
-                delivery.pool, delivery.replica = pool.name, lease.replica.name
+                delivery.pool, delivery.replica = pool.name, lease.name
                 try:
                     return await Attempt(job, pool, lease, responder, delivery, self._metrics, self._clock).run()
                 except errors.EngineFault as failed:
@@ -62,7 +62,7 @@ class Dispatch:
                         delivery.absorb(self._clock())
                     if not failed.retryable or responder.started:
                         raise
-                    fault, tried = failed, tried | {lease.replica.name}
+                    fault, tried = failed, tried | {lease.name}
                     await asyncio.sleep(random.random() * JITTER_SECONDS)
             raise fault or no_replica(NoReplica("unhealthy"))
         finally:
