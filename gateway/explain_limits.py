@@ -30,6 +30,7 @@ from gateway.lineage import recognised, session_id
 from gateway.metrics import Metrics
 from gateway.moments import told
 from gateway.pools import ServedPool
+from gateway.retrieval import announced
 from gateway.roster import Roster
 from gateway.service import Service
 from gateway.snapshot import Snapshot
@@ -80,6 +81,8 @@ async def explanation(config: Config, store: Store, secret: bytes, asker: Asker,
     caller = identified(config, roster, tenants, secret, asker)
     call = dialect_of(body).parse(body)
     service = snapshot(config, tenants).service(caller, call.model)
+    if service.announces:
+        call = announced(call)
     if service.unpriced is not None and service.unpriced.mode == "enforce":
         raise unpriced(service.model.name, service.unpriced)
     forecast, session, now = await learned(call, service, store), session_of(call, service, asker.session), wall()

@@ -8,10 +8,13 @@ import httpx
 import msgspec
 import pytest
 
+from gateway.asker import Asker
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.embedded import EmbeddedServer
+from gateway.explain_limits import explanation
 from gateway.retrieval import NAME, TOOL, announced
-from tests.house import KEY, House, gateway
+from gateway.store import Store
+from tests.house import KEY, House, configured, gateway
 from tests.integration.test_gateway_edits import ANSWER, LONG, asked, call, messages_of, result, wire
 from tests.integration.test_originals import HANDLE, keeping
 from tests.unit.config.samples import problems
@@ -26,6 +29,9 @@ class Tools(msgspec.Struct):
     """A body's tools as the bytes they are."""
 
     tools: list[msgspec.Raw] = msgspec.field(default_factory=list)
+
+
+ACME = Asker(tenant="acme")
 
 
 @pytest.fixture
@@ -116,3 +122,23 @@ def test_tools_written_with_white_space_are_tools_too() -> None:
 def test_it_needs_something_to_read() -> None:
     found = problems(("tiers/standard/context", {"retrieval_tool": True}))
     assert "add keep_original: 24h" in found["tiers.standard.context.retrieval_tool"]
+
+
+async def test_explain_reckons_with_it(store: Store) -> None:
+    """What is announced is part of the prompt that is reserved."""
+
+    def change(data: dict[str, Any]) -> None:
+        announcing(data)
+        hard = {"dimension": "total_tokens", "amount": "1g", "every": "day", "hardness": "strict"}
+        data["tiers"]["standard"] |= {"budgets": [hard], "max_tokens": {"limit": 10}}
+
+    body = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "tools": [READ]}
+    found = await explanation(
+        configured({"any": {"one": "http://127.0.0.1:9"}}, change), store, b"s" * 32, ACME, body_of(body)
+    )
+    (row,) = found.rows
+    assert int(str(row["asks"])) > len(body_of(body)) + len(TOOL) - len(b'{"model":"demo","messages":[],"tools":[]}')
+
+
+def body_of(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
