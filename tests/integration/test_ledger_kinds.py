@@ -110,6 +110,7 @@ async def test_windows_that_are_over_are_cleared_away(store: Store) -> None:
     one = granted(await reserve(store.run, scope, ONE, now))
     names = [scope.standing(now - days * 86_400).terms[0].bucket for days in (3, 0)]
     assert {*await kept.in_use(store)} == {*names}, "what may still be settled stays"
+    assert await store.command("HSTRLEN", BUCKETS, " ") == 10 + 24, "but not in what every call reads and writes"
     assert await settle(store.run, one, {"total_tokens": 70})
     assert await kept.in_use(store) == {names[0]: 5, names[1]: 70_000_000}
 
