@@ -109,7 +109,7 @@ def ended(answer: bytes) -> bool:
     head, _, body = answer.partition(b"\r\n\r\n")
     if b"event-stream" not in head:
         return not head.startswith(b"200") or len(body) > 0
-    return any(end in body for end in (b"[DONE]", b'"error"', b'"finish_reason":"stop"'))
+    return any(end in body for end in (b"[DONE]", b'"error"', b'"finish_reason":"'))
 
 
 async def test_none_ends_in_silence_and_none_leaves_anything(
