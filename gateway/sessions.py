@@ -194,6 +194,7 @@ def saving(session: Session, progress: Progress, limits: SessionLimits, now: flo
 
     `now`, by the monotonic clock, tells how long ago one was not read.
     """
+    inside = session.status == "fork" and session.known_messages == len(progress.chain)
     numbers = (
         session.known_messages,
         int(progress.begins_turn),
@@ -205,6 +206,7 @@ def saving(session: Session, progress: Progress, limits: SessionLimits, now: flo
         int(limits.absolute_seconds * 1000),
         limits.live_sessions,
         session.read_ms or -int(max(0.0, now - session.unread_at) * 1000),
+        int(inside and progress.memory is not None),
     )
     records = progress.records(session.known_messages)
     args: tuple[Argument, ...] = (session.id, msgspec.msgpack.encode(numbers), records, progress.home or "")

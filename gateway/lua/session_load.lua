@@ -47,21 +47,23 @@ if packed[FIRST] then -- the lowest number that is free is taken first
   for b = FIRST, MOST - 1 do more[#more + 1] = 'm' .. b end
   for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(more))) do packed[FIRST + at] = value end
 end
-local status, branch, known, meta = 'new', nil, 0, nil
+local metas, branch, known, ended, ends = {}, nil, 0, nil, 0
 
 for b = 0, #packed - 1 do
   if packed[b + 1] then
     local m = cmsgpack.unpack(packed[b + 1])
     local n = shared(b, m, known)
-    if n > known then
-      status, branch, known, meta = n == m[1] and 'known' or 'fork', b, n, m
-    elseif not branch and before > 0 then
-      status = 'part'
-    end
+    metas[b] = m
+    if n > known then branch, known = b, n end
+    if n == m[1] and n > ends then ended, ends = b, n end
   end
 end
 
-if not branch then return {status, now_ms} end
+-- Who goes the way of a longer branch again has one of its own, which ends where it was left.
+if ended and (known == count or known == ends) then branch, known = ended, ends end
+if not branch then return {next(metas) and before > 0 and 'part' or 'new', now_ms} end
+local meta = metas[branch]
+local status = known == meta[1] and 'known' or 'fork'
 local remembered = meta[11] or 0
 return {
   status, now_ms, branch, known, meta[3], meta[4], meta[5], meta[6], meta[7], meta[8], meta[9], remembered, meta[10],

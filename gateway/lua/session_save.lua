@@ -5,7 +5,8 @@
 --
 -- Numbers are a MessagePack array: messages known when the call began, 1 if the call begins a turn, prompt tokens,
 -- kv_read_bytes, branch (-1: none) and revision of the memory that was read, idle TTL ms, absolute TTL ms, most live
--- sessions, when it was read (ms by this server; where it was not, minus the ms since it would have been).
+-- sessions, when it was read (ms by this server; where it was not, minus the ms since it would have been), 1 if all of
+-- the conversation lay inside a longer branch and its edits are others now: it gets a branch of its own.
 -- Records are 21 bytes a message (cumulative digest, token count, role): that of the last known message, if there is
 -- one, and behind it those that are new.
 -- A branch is the fields m<b> (numbers and head), c<b>.<n> (its n-th 32 records, from 0) and e<b> (memory).
@@ -15,7 +16,7 @@ local UNDER_WAY_MS = 3000 -- longer than a gateway waits for this script: so old
 local FIRST, MOST = 8, 32 -- branches that are asked for at once, and that there can be
 local MESSAGES, HEAD, REVISION, TURNS, CALLS, PROMPT, KV, SEEN, HOME, REMEMBERED = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
 local id, records, home, memory = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
-local known, turn, prompt_tokens, kv_read_bytes, read_branch, read_revision, idle_ms, absolute_ms, most_live, read_ms =
+local known, turn, prompt_tokens, kv_read_bytes, read_branch, read_revision, idle_ms, absolute_ms, most_live, read_ms, apart =
   unpack(cmsgpack.unpack(ARGV[2]))
 local first = math.max(known, 1)
 local count = first - 1 + #records / RECORD
@@ -91,6 +92,10 @@ for b, m in pairs(metas) do
   if n > common then parent, common = b, n end
 end
 
+-- The one that was read goes before longer ones if it ends here.
+local own = metas[read_branch]
+if own and shared(read_branch, own, 0) == own[MESSAGES] then parent, common = read_branch, own[MESSAGES] end
+
 local written = {}
 local function write(name, value)
   written[#written + 1] = name
@@ -113,7 +118,7 @@ local status, branch, m
 if parent and common == metas[parent][MESSAGES] then
   status, branch, m = 'extended', parent, metas[parent]
   if count > common then append(branch, chunk(branch, chunk_of(common + 1))) end
-elseif parent and common == count then
+elseif parent and common == count and apart == 0 then
   status, branch, m = 'held', parent, metas[parent]
 else
   status, branch = oldest and 'forked' or 'begun', free or oldest

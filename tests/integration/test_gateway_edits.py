@@ -146,6 +146,22 @@ async def test_a_long_session_breaks_its_prefix_seldom_and_never_passes_the_mark
     assert sent[-1][:3] == messages[:3], "instructions and task stay"
 
 
+async def test_a_conversation_that_is_held_again_breaks_its_prefix_no_more_often(house: House, up: Upstream) -> None:
+    """A run that is repeated, or a second agent that does the same a little later."""
+    up.scripts = [counts(1.0)]
+    for _ in range(2):
+        messages = [wire("system", "Be brief."), wire("user", "The task.")]
+        for number in range(30):
+            await asked(house, messages)
+            messages += [wire("assistant", f"Done {number}. {WORDS[:3_000]}"), wire("user", f"Step {number}?")]
+            messages += [call(number), result(number, f"{number} {WORDS[:4_000]}")]
+    sent = [messages_of(request.body) for request in up.requests]
+    broken = [later[: len(earlier)] != earlier for earlier, later in itertools.pairwise(sent)]
+    assert 1 <= sum(broken[:29]) <= 4
+    assert sum(broken[30:]) <= sum(broken[:29])
+    assert await house.metric("kvgate_prefix_breaks_total", kind="unexpected") == 0
+
+
 async def test_shadow_counts_and_changes_nothing(valkey: EmbeddedServer, up: Upstream) -> None:
     def change(data: dict[str, Any]) -> None:
         data["tiers"]["standard"]["policies"] = [{"kind": "trim_tool_output", "max_tokens": 1_000, "mode": "shadow"}]

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from budgets.script import Step
 from gateway.digests import Chain, of_messages
@@ -123,6 +125,30 @@ class Play:
         results = await asyncio.gather(*(self.generator.choice(self.gateways).save(turn) for turn in ending))
         assert all(results)
 
+    async def calls(self) -> int:
+        """Of all branches, those that are equal to the last message too."""
+        key = "kvgate:1:{acme}:s:chat"
+        fields = await self.gateways[0].store.command("HGETALL", key, key=key)
+        assert isinstance(fields, list)
+        stored = dict(zip(fields[::2], fields[1::2], strict=True))
+        branches = (value for name, value in stored.items() if name[:1] == b"m")
+        numbers = [msgspec.msgpack.decode(branch, type=list[msgspec.Raw]) for branch in branches]
+        return sum(msgspec.msgpack.decode(each[4], type=int) for each in numbers)
+
+    async def own(self, found: dict[int, tuple[Session, str]]) -> list[tuple[str, list[bytes]]]:
+        """What is remembered in branches that end where another ends too, which is found first."""
+        key, texts = "kvgate:1:{acme}:s:chat", {turn.text for turn in self.saved}
+        heads = {chain(text).link(len(text)): text for text in texts}
+        kept = []
+        for number in set(range(32)) - found.keys():
+            packed = await self.gateways[0].store.command("HGET", key, f"m{number}", key=key)
+            sealed = await self.gateways[0].store.command("HGET", key, f"e{number}", key=key)
+            if isinstance(packed, bytes) and isinstance(sealed, bytes):
+                head = bytes(msgspec.msgpack.decode(packed, type=list[msgspec.Raw])[1])[-16:]
+                session = replace(self.saved[0].session, memory=sealed)
+                kept.append((heads[head], self.trims(session)))
+        return kept
+
     async def hold(self) -> None:
         """What must be true of every turn that was saved."""
         branches: dict[int, tuple[Session, str]] = {}
@@ -133,8 +159,8 @@ class Play:
             found = await self.gateways[1].load(leaf)
             if found.status == "known" and found.branch is not None:
                 branches[found.branch] = found, leaf
-        assert sum(session.calls for session, _ in branches.values()) == len(self.saved)
-        kept = [(leaf, self.trims(session)) for session, leaf in branches.values()]
+        assert await self.calls() == len(self.saved)
+        kept = [(leaf, self.trims(session)) for session, leaf in branches.values()] + await self.own(branches)
         for turn in self.saved:
             made = {each.digest for each in turn.memory.enforced.trims}
             assert any(leaf.startswith(turn.text) and made <= set(trims) for leaf, trims in kept), turn.text

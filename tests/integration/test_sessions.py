@@ -92,11 +92,43 @@ async def test_each_branch_is_found_by_its_own_messages(sessions: Sessions) -> N
 async def test_a_repeated_call_adds_no_branch(sessions: Sessions) -> None:
     await say(sessions, "abc")
     assert await say(sessions, "abc") == Saved("extended", 0, 2)
-    held = await say(sessions, "ab")
+    early = await sessions.load("acme", "late", chain("ab"))
+    assert await say(sessions, "abc", "late") == Saved("begun", 0, 1)
+    assert await say(sessions, "abc", "late") == Saved("extended", 0, 2)
+    held = await sessions.save(early, Progress(chain("ab"), memory=b"ab"), LIMITS)
+    assert held is not None
     assert (held.status, held.branch, held.revision) == ("held", 0, 3)
     assert held.other == Other(2, b"abc"), "what a longer conversation remembers is not replaced by its beginning's"
-    session = await sessions.load("acme", "chat", chain("abcd"))
+    session = await sessions.load("acme", "late", chain("abcd"))
     assert (session.known_messages, session.memory, session.calls) == (3, b"abc", 3)
+
+
+@pytest.mark.parametrize("length", [3, 20, 32, 50, 64])
+async def test_who_goes_the_same_way_again_has_edits_of_its_own(sessions: Sessions, length: int) -> None:
+    """A conversation that lies inside a longer branch, and is continued as that was: each turn goes on with its own."""
+    text = "".join(chr(0x4E00 + at) for at in range(100))
+    await say(sessions, text[:90])
+    first = await sessions.load("acme", "chat", chain(text[:length]))
+    assert (first.status, first.branch, first.known_messages) == ("fork", 0, length)
+    assert (await say(sessions, text[:length])).status == "forked"
+    for more in range(length + 2, 88, 7):
+        session = await sessions.load("acme", "chat", chain(text[:more]))
+        assert (session.status, session.branch, session.known_messages) == ("known", 1, length)
+        assert session.memory == text[:length].encode()
+        assert (await say(sessions, text[:more])).status == "extended"
+        length = more
+    longer = await sessions.load("acme", "chat", chain(text))
+    assert (longer.status, longer.branch, longer.known_messages) == ("known", 0, 90)
+    other = await sessions.load("acme", "chat", chain(text[:60] + "X"))
+    assert (other.status, other.known_messages) == ("fork", 60)
+
+
+async def test_without_edits_of_its_own_it_gets_no_branch(sessions: Sessions) -> None:
+    await say(sessions, "abcdef")
+    session = await sessions.load("acme", "chat", chain("abc"))
+    saved = await sessions.save(session, Progress(chain("abc")), LIMITS)
+    assert saved is not None
+    assert (saved.status, saved.branch) == ("held", 0)
 
 
 async def test_who_idled_out_is_on_no_list(sessions: Sessions, store: Store) -> None:
@@ -167,6 +199,9 @@ async def test_of_many_branches_the_one_that_shares_most_is_found(sessions: Sess
         asked = start[: generator.randint(1, len(start))] + "".join(generator.choices("ab", k=generator.randint(0, 20)))
         session = await sessions.load("acme", "chat", chain(asked))
         most = max(in_common(asked, text) for text in texts)
+        if most == len(asked) and asked not in texts:
+            assert session.status == "known" or session.known_messages == most
+            continue  # inside a longer one: one of its own may go before
         assert session.known_messages == most
         assert session.status == ("known" if session.memory.decode() == asked[:most] else "fork")
         assert session.memory.decode()[:most] == asked[:most]
