@@ -116,7 +116,7 @@ class Books:
         if isinstance(found, Denied):
             self._opening.undo(lost)
             self._noting.denied(found)
-            raise fault_of(found, ietf=service.caller.may.ietf_headers)
+            raise fault_of(found, passed.holds, ietf=service.caller.may.ietf_headers)
         self.outstanding.opened(found)
         self._noting.granted(found, passed)
         sent_before = 0 if memory is None else session.known_messages if recalled is None else recalled.messages

@@ -10,6 +10,7 @@ from typing import Final
 
 from budgets.ledger import Denied
 from budgets.limit import Limit, units
+from gateway.degrading import Reached
 from gateway.errors import Fault, Headers, ModelUnpriced, QuotaSpent, RateLimited, StoreDown
 from gateway.reports import LOCAL, budget
 
@@ -20,13 +21,17 @@ RETRY: Final = (b"x-should-retry", b"true")
 NO_RETRY: Final = (b"x-should-retry", b"false")
 
 
-def fault_of(denied: Denied, *, ietf: bool = False) -> Fault:
-    """The fault for the client; its extra fields stand inside the error object. `ietf`: the IETF's headers too."""
+def fault_of(denied: Denied, reached: Reached | None = None, *, ietf: bool = False) -> Fault:
+    """The fault for the client; its extra fields stand inside the error object. `reached`: the step of a soft limit
+    that held for the call. `ietf`: the IETF's headers too.
+    """
     fault = _fault(denied)
     if denied.local and not denied.store_down:
         fault.headers += (LOCAL,)
     if denied.stood is not None:
         fault.headers += tuple(budget(denied.stood, ietf=ietf))
+    if reached is not None:
+        fault.headers += (reached.header,)
     if isinstance(fault, RateLimited) and denied.dimension in ("requests", "concurrent_calls"):
         fault.type = "requests"
     return fault

@@ -147,7 +147,19 @@ async def test_a_call_that_would_be_refused_passes_with_less(valkey: EmbeddedSer
         assert await running.charged() == 400
         denied = await running.chat(stream=True)
         assert denied.status_code == 429
+        assert denied.headers["x-kvgate-degraded"] == "tokens=40%;max_tokens=20"
         assert await running.metric("kvgate_budget_denied_total", mode="enforce") == 1
+
+
+async def test_a_refusal_is_told_only_of_steps_that_hold(valkey: EmbeddedServer) -> None:
+    steps = ({"at": "50%", "of": ["lanes"], "max_tokens": 4}, {"at": "50%", "max_tokens": 4, "mode": "shadow"})
+    lanes = {"name": "lanes", "dimension": "concurrent_calls", "amount": 8}
+    async with house(valkey.url, change=soft(*steps, budgets=(FOUR, lanes))) as running:
+        for _ in range(4):
+            assert (await running.chat()).status_code == 200
+        denied = await running.chat()
+        assert denied.status_code == 429
+        assert "x-kvgate-degraded" not in denied.headers
 
 
 async def test_streams_of_a_tenant_keep_to_their_pace_together(valkey: EmbeddedServer) -> None:
