@@ -249,7 +249,7 @@ class Books:
         self._forecast.learn(passage.call, passage.service, used, own_tokens, teaches=teaches)
         told, prefix = passage.delivery.usage, passage.prefix
         if told is not None and prefix is not None and passage.delivery.replica == prefix.home:
-            self._forecast.learn_warmth(passage.service.name, prefix.tokens, told.cached_tokens)
+            self._forecast.learn_warmth(passage.service.name, prefix.of(told.prompt_tokens), told.cached_tokens)
 
     def _progress(self, passage: Passage, opened: Opened, bill: Bill) -> Progress | None:
         if not opened.session.id or passage.planned is None:

@@ -34,13 +34,20 @@ REPLAN: Final = b"x-kvgate-replan"
 
 
 class Prefix(msgspec.Struct, frozen=True):
-    """`tokens` at the front of the prompt have been sent to `home` before, unchanged."""
+    """`tokens` at the front of the prompt have been sent to `home` before, unchanged; `new_tokens` stand behind them,
+    where they were counted."""
 
     tokens: int
     home: str | None
     idle_seconds: float
     counted: bool = True
     broken: Break | None = None
+    new_tokens: int | None = None
+
+    def of(self, prompt_tokens: int) -> int:
+        """How much of it the engine has, whose prompt has so many tokens: a template may leave out what we count, such
+        as the reasoning of earlier turns."""
+        return self.tokens if self.new_tokens is None else min(self.tokens, max(0, prompt_tokens - self.new_tokens))
 
 
 def is_cold(session: Session, pools: Sequence[ServedPool], headers: Mapping[bytes, bytes]) -> bool:
@@ -60,26 +67,29 @@ def prefix_of(planned: Planned, session: Session, tokens: int) -> Prefix | None:
         broken = "ttl" if session.idle_seconds >= RESTED_SECONDS else "expected"
     elif planned.again_tokens:
         broken = "compacted" if planned.drops else "expected"
-    return Prefix(tokens, session.home, session.idle_seconds, planned.counted, broken)
+    new_tokens = max(0, planned.sent_tokens - tokens) if planned.counted else None
+    return Prefix(tokens, session.home, session.idle_seconds, planned.counted, broken, new_tokens)
 
 
 def found(metrics: Metrics, prefix: Prefix, delivery: Delivery) -> None:
     """Enter what came of it into the metrics."""
-    cached = delivery.usage.cached_tokens if delivery.usage is not None else None
+    usage = delivery.usage
+    cached = usage.cached_tokens if usage is not None else None
     if cached is not None and delivery.replica == prefix.home:
         metrics.prefix.add(prefix.tokens, delivery.pool, "predicted")
         metrics.prefix.add(cached, delivery.pool, "measured")
-    if (kind := break_of(prefix, delivery.replica, cached)) is not None:
+    there = prefix.tokens if usage is None else prefix.of(usage.prompt_tokens)
+    if (kind := break_of(prefix, delivery.replica, cached, there)) is not None:
         metrics.breaks.add(1, delivery.pool, kind)
 
 
-def break_of(prefix: Prefix, replica: str, cached_tokens: int | None) -> Break | None:
-    """How the prefix broke, if it did."""
+def break_of(prefix: Prefix, replica: str, cached_tokens: int | None, tokens: int) -> Break | None:
+    """How the prefix broke, if it did; the engine should have held so many `tokens` of it."""
     if prefix.broken is not None:
         return prefix.broken
     if replica != prefix.home:
         return "expected" if prefix.home is not None else None
     share = MISSING_SHARE if prefix.counted else GUESSED_SHARE
-    if cached_tokens is None or prefix.tokens - cached_tokens <= max(MISSING_TOKENS, share * prefix.tokens):
+    if cached_tokens is None or tokens - cached_tokens <= max(MISSING_TOKENS, share * tokens):
         return None
     return "ttl" if prefix.idle_seconds >= RESTED_SECONDS else "unexpected"

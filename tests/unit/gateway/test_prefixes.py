@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from backends.frames import Usage
 from gateway.context import Planned
@@ -41,7 +42,7 @@ def planned(*, again: int, drops: bool = False, reason: str = "mark") -> Planned
     ],
 )
 def test_the_kind_of_a_break(prefix: Prefix, replica: str, cached: int | None, kind: Break | None) -> None:
-    assert break_of(prefix, replica, cached) == kind
+    assert break_of(prefix, replica, cached, prefix.tokens) == kind
 
 
 def test_what_we_broke_ourselves_is_known_before() -> None:
@@ -53,6 +54,20 @@ def test_what_we_broke_ourselves_is_known_before() -> None:
         prefix_of(planned(again=900, drops=True, reason="again"), SESSION, 4000),
     ]
     assert [prefix and prefix.broken for prefix in made] == [None, "expected", "compacted", "expected"]
+
+
+@pytest.mark.parametrize(("cached", "breaks"), [(4990, {}), (4800, {}), (100, {("main", "unexpected"): 1})])
+def test_what_a_template_leaves_out_of_earlier_turns_is_no_break(
+    cached: int, breaks: dict[tuple[str, str], int]
+) -> None:
+    """We count 9,000 tokens as sent before and 500 as new; the engine's prompt has 5,480."""
+    metrics = Metrics()
+    prefix = prefix_of(planned(again=0), SESSION, 4000)
+    assert prefix is not None and prefix.new_tokens == 500
+    larger = structs.replace(prefix, tokens=9000)
+    found(metrics, larger, Delivery(pool="main", replica="one", usage=Usage(5480, cached, 7)))
+    assert metrics.breaks.values == breaks
+    assert (larger.of(5480), larger.of(20_000), larger.of(10)) == (4980, 9000, 0)
 
 
 def test_predicted_and_measured_stand_side_by_side() -> None:
