@@ -44,6 +44,12 @@ LARGE: frozenset[Dimension] = COSTS.union(("kv_read_bytes",))
 """What is counted in parts so small that the ledger needs none smaller."""
 PARTS: Mapping[Dimension, int] = {"gpu_seconds": 1_000_000, "money": 1_000_000_000, "weighted_tokens": WEIGHT_PARTS}
 """Parts in a unit, where they are not the same: microseconds of a GPU, billionths of the currency, thousandths."""
+MICRO_UNITS: Mapping[Dimension, int] = {
+    each: 1 if each in LARGE or each == "concurrent_calls" else 1_000_000 // PARTS.get(each, 1) for each in DIMENSIONS
+}
+"""Micro-units in a part: a million in a token, whole or weighted. Bytes and the like are small enough."""
+MOST_PARTS: Mapping[Dimension, int] = {each: (2**53 - 1) // MICRO_UNITS[each] for each in DIMENSIONS}
+"""What an amount may be: scripts count micro-units in doubles, which have each whole number below 2^53 only."""
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,127}$"
 
 
@@ -155,6 +161,14 @@ def weighed(weights: Weights, amounts: Mapping[Dimension, int]) -> int:
     """Parts that a call's tokens count for."""
     kinds: tuple[Dimension, ...] = ("prefill_tokens", "cached_tokens", "decode_tokens")
     return weights.of(*[amounts.get(kind, 0) for kind in kinds])
+
+
+def too_much(dimension: Dimension, parts: int) -> str | None:
+    """What is wrong with an amount that cannot be counted exactly; None: nothing."""
+    most = MOST_PARTS[dimension]
+    if parts <= most:
+        return None
+    return f"expected at most {units(dimension, most)}, as far as the store counts {dimension} exactly"
 
 
 def units(dimension: Dimension, parts: int) -> int | float:

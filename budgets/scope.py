@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Literal
 
 from budgets import layout
-from budgets.limit import LARGE, PARTS, Dimension, Limit
+from budgets.limit import MICRO_UNITS, Dimension, Limit
 from budgets.script import Known
 from budgets.weights import Weights
 from budgets.window import Window, window
@@ -64,7 +64,7 @@ class Terms:
     @classmethod
     def of(cls, limit: Limit, owner: Owner, now_seconds: float) -> "Terms":
         """The terms at a moment (seconds since 1970)."""
-        scale = scale_of(limit)
+        scale = MICRO_UNITS[limit.dimension]
         bucket, opened = f"{owner.prefix}{limit.label}:{limit.dimension}", None
         if limit.every is not None:
             opened = window(limit.every, limit.time_zone, now_seconds)
@@ -222,11 +222,3 @@ def stays(terms: Terms) -> int:
     if (weights := terms.limit.weighing) is not None:
         return weights.prefill * terms.scale
     return terms.scale if terms.dimension == "total_tokens" else 0 if terms.dimension in FORGIVEN else -1
-
-
-def scale_of(limit: Limit) -> int:
-    """Micro-units in a part: a million in a token, whole or weighted.
-
-    Bytes and the like are small enough, and numbers in scripts are exact to 2^53 only.
-    """
-    return 1 if limit.kind == "slots" or limit.dimension in LARGE else MICRO // PARTS.get(limit.dimension, 1)

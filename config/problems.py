@@ -100,7 +100,7 @@ def _message(error: ErrorDetails, schema: Mapping[str, Any]) -> str:
         tag, tags = error["ctx"]["tag"], [tag.strip(" '") for tag in error["ctx"]["expected_tags"].split(",")]
         return unknown("kind", str(tag), tags)
     text = text[:1].lower() + text[1:]
-    return text if kind in SILENT else f"{text}{_shown(error['input'], text)}"
+    return text if kind in SILENT else f"{text}{shown(error['input'], text)}"
 
 
 def _unknown_field(name: str, fields: Sequence[str]) -> str:
@@ -119,8 +119,8 @@ def _near(name: str, known: Sequence[str]) -> str:
     return f"; known here: {', '.join(sorted(known))}" if known else ""
 
 
-def _shown(value: object, message: str) -> str:
-    """The value, if it is a short scalar that the message does not name yet."""
+def shown(value: object, message: str) -> str:
+    """The value to append to a message, if it is a short scalar that the message does not name yet."""
     if value is None or isinstance(value, Mapping | list | tuple | BaseModel):
         return ""
     text = repr(value)

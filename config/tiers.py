@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from budgets.limit import PARTS, Limit
+from budgets.limit import MOST_PARTS, PARTS, Limit, too_much
 from budgets.weights import MOST, WEIGHT_PARTS, Weights
 from config.section import NamedSection, Section
 from config.soft import Positive, Priority, Soft
@@ -64,7 +64,8 @@ def amount_of(value: object, dimension: object) -> int:
         case "kv_read_bytes" | "kv_byte_seconds" | "network_bytes":
             return parse_size(value)
         case "gpu_seconds":
-            return round(parse_duration(value) * PARTS["gpu_seconds"])
+            seconds = min(parse_duration(value), MOST_PARTS["gpu_seconds"])  # infinity has no parts
+            return round(seconds * PARTS["gpu_seconds"])
         case "money":
             return parse_money(value)
         case "weighted_tokens":
@@ -74,7 +75,12 @@ def amount_of(value: object, dimension: object) -> int:
 
 
 def _amount(value: object, info: ValidationInfo) -> int:
-    return amount_of(value, info.data.get("dimension"))
+    """Raises `ValueError`, for more than can be counted exactly too."""
+    dimension = info.data.get("dimension")
+    parts = amount_of(value, dimension)
+    if dimension is not None and (fault := too_much(dimension, parts)):
+        raise ValueError(fault)
+    return parts
 
 
 Amount = Annotated[int, BeforeValidator(_amount), Field(gt=0), WithJsonSchema(AMOUNT_SCHEMA)]

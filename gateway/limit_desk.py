@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from budgets.correction import Corrected, correcting
 from budgets.grant import Misdated
-from budgets.limit import Limit, units
+from budgets.limit import Limit, too_much, units
 from budgets.scope import Level, Owner, Scope
 from budgets.statement import Account
+from config.problems import shown
 from config.tiers import amount_of
 from gateway import tenant_changes
 from gateway.admission import FOREVER, Joined, entitled, organisation_of_tenant
@@ -85,8 +86,10 @@ class LimitDesk:
         if burst is not None and limit.kind != "rate":
             raise ChangeRefused("burst is of rates only; leave it out")
         amount = parts_of("amount", written, limit, least=1)
-        grown = max(1, limit.burst * amount // limit.amount) if limit.burst is not None else None
-        parts = grown if burst is None else parts_of("burst", burst, limit, least=1)
+        parts = None if burst is None else parts_of("burst", burst, limit, least=1)
+        if parts is None and limit.burst is not None:
+            parts = max(1, limit.burst * amount // limit.amount)
+            counted("burst, which grows as the amount does", parts, units(limit.dimension, parts), limit)
         boost = Boost(place.limit, amount, until, parts, place.key, place.kept_session, limit.dimension)
         await self._change(place, lambda record: tenant_changes.boosted(record, boost, why, wall()))
         return boost
@@ -159,7 +162,14 @@ def parts_of(field: str, written: object, limit: Limit, least: int = 0) -> int:
         raise ChangeRefused(f"{field}: {error}") from None
     if parts < least:
         raise ChangeRefused(f"{field}: expected at least {least}")
+    counted(field, parts, written, limit)
     return parts
+
+
+def counted(field: str, parts: int, written: object, limit: Limit) -> None:
+    """Raises `ChangeRefused` for more than the store counts exactly."""
+    if fault := too_much(limit.dimension, parts):
+        raise ChangeRefused(f"{field}: {fault}{shown(written, fault)}")
 
 
 def find(place: Place, caller: Caller) -> tuple[Owner, Limit]:

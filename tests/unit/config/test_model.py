@@ -1,10 +1,12 @@
 """What the gateway asks of a configuration."""
 
+import pytest
+
 from config.effective import Effective
 from policies.cap_context import CapContext
 from policies.keep_recent_turns import KeepRecentTurns
 from policies.trim_tool_output import TrimToolOutput
-from tests.unit.config.samples import config
+from tests.unit.config.samples import config, problems
 
 
 def effective(*changes: tuple[str, object]) -> Effective:
@@ -114,3 +116,35 @@ def test_a_budget_of_bytes_is_written_as_a_size() -> None:
     budget = {"dimension": "kv_read_bytes", "amount": "2TB", "per": "1h", "burst": "500GB"}
     (limit,) = effective(("tiers/standard/budgets", [budget])).budgets
     assert (limit.amount, limit.burst) == (2 * 10**12, 5 * 10**11)
+
+
+MOST = 2**53 - 1  # micro-units, or what is counted in smaller ones
+
+
+@pytest.mark.parametrize(
+    ("dimension", "most", "more"),
+    [
+        ("total_tokens", MOST // 10**6, MOST // 10**6 + 1),
+        ("weighted_tokens", MOST // 10**6, MOST // 10**6 + 1),
+        ("kv_byte_seconds", MOST, MOST + 1),
+        ("network_bytes", MOST, "10PB"),
+        ("gpu_seconds", MOST // 10**6, "999999999999d"),
+        ("gpu_seconds", 1, 10**400),
+        ("money", "9007199.254740991", "9007199.254740992"),
+        ("requests", MOST // 10**6, 1e300),
+    ],
+)
+def test_an_amount_that_the_store_cannot_count_exactly_is_a_mistake(dimension: str, most: object, more: object) -> None:
+    place = "tiers.standard.budgets[0].amount"
+    budget = {"dimension": dimension, "every": "month"}
+    assert place not in problems(("tiers/standard/budgets", [budget | {"amount": most}]))
+    found = problems(("tiers/standard/budgets", [budget | {"amount": more}]))
+    assert f"as far as the store counts {dimension} exactly" in found[place]
+
+
+def test_so_many_calls_at_once_are_a_mistake() -> None:
+    found = problems(("tiers/standard/budgets", [{"dimension": "concurrent_calls", "amount": 2**53}]))
+    assert found == {
+        "tiers.standard.budgets[0].amount": "expected at most 9007199254740991, as far as the store counts "
+        "concurrent_calls exactly, not 9007199254740992"
+    }
