@@ -151,20 +151,20 @@ def usage(
                 stop(f"there is no tenant {tenant!r}; known: {', '.join(sorted(known)) or 'none'}")
             asked = list(known.values()) if tenant is None else [known[tenant]]
             rows = await usage_report.report(store, asked, span, columns)
-        export(rows, form, output)
+        export(rows, form, output, usage_report.blank(columns))
 
     run(told())
 
 
-def export(rows: Sequence[Row], form: usage_report.Format, output: Path | None) -> None:
-    """The rows to a file, or as text to where this program prints."""
+def export(rows: Sequence[Row], form: usage_report.Format, output: Path | None, blank: Row) -> None:
+    """The rows to a file, or as text to where this program prints; with the columns of a blank one."""
     try:
         if form == "parquet" and output is not None:
-            parquet.write(rows, output)
+            parquet.write(rows, output, blank)
         elif output is not None:
-            output.write_text("".join(f"{line}\n" for line in usage_report.written(rows, form)), "utf-8")
+            output.write_text("".join(f"{line}\n" for line in usage_report.written(rows, form, blank)), "utf-8")
         else:
-            for line in usage_report.written(rows, form):
+            for line in usage_report.written(rows, form, blank):
                 typer.echo(line)
     except parquet.NoParquetError as error:
         stop(str(error))

@@ -20,12 +20,17 @@ class NoParquetError(Exception):
     """The library is not here."""
 
 
-def write(rows: Sequence[Row], file: Path) -> None:
-    """The rows as one file. Raises `NoParquetError`, or `OSError` for a file that cannot be written."""
+def write(rows: Sequence[Row], file: Path, blank: Row) -> None:
+    """The rows as one file, with the columns of a blank one.
+
+    Raises `NoParquetError`, or `OSError` for a file that cannot be written.
+    """
     arrow, parquet = _library()
-    names = list(rows[0]) if rows else []
-    columns = [arrow.array([_value(name, row[name]) for row in rows], _type(arrow, rows, name)) for name in names]
-    parquet.write_table(arrow.table(dict(zip(names, columns, strict=True))), str(file))
+    columns = {
+        name: arrow.array([_value(name, row[name]) for row in rows], _type(arrow, name, value))
+        for name, value in blank.items()
+    }
+    parquet.write_table(arrow.table(columns), str(file))
 
 
 def _library() -> tuple[Any, Any]:
@@ -39,8 +44,8 @@ def _value(name: str, value: str | int | Decimal) -> str | int | Decimal:
     return Decimal(value) if name in LARGE else value
 
 
-def _type(arrow: Any, rows: Sequence[Row], name: str) -> Any:
+def _type(arrow: Any, name: str, value: str | int | Decimal) -> Any:
     decimals = dict(DECIMALS.values())
     if name in decimals or name in LARGE:
         return arrow.decimal128(DIGITS, decimals.get(name, 0))
-    return arrow.string() if isinstance(rows[0][name], str) else arrow.int64()
+    return arrow.string() if isinstance(value, str) else arrow.int64()

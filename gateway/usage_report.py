@@ -111,6 +111,14 @@ async def single(calls: AsyncIterator[Settled]) -> list[Row]:
     ]
 
 
+def blank(by: Sequence[Column]) -> Row:
+    """A row of nothing, by these columns or of a call: which columns a report has, and of which types, without any."""
+    if by:
+        return told(zip((*by, "calls", *SUMS), (*[""] * len(by), *[0] * (1 + len(SUMS))), strict=True))
+    nothing = Record("", "", "", "", "", "", "engine", 0, 0, 0, 0)
+    return {"at": ""} | told(msgspec.structs.asdict(nothing).items())
+
+
 def told(fields: Iterable[tuple[str, str | int]]) -> dict[str, str | int | Decimal]:
     """A row in the units that people read."""
     row: dict[str, str | int | Decimal] = {}
@@ -123,13 +131,13 @@ def told(fields: Iterable[tuple[str, str | int]]) -> dict[str, str | int | Decim
     return row
 
 
-def written(rows: Sequence[Row], form: Format) -> Iterator[str]:
+def written(rows: Sequence[Row], form: Format, columns: Iterable[str]) -> Iterator[str]:
     """The rows as lines of CSV with a head, or of JSON."""
     if form == "jsonl":
         for row in rows:
             yield msgspec.json.encode({name: _json(value) for name, value in row.items()}).decode()
-    elif rows:
-        yield _line(rows[0])
+    else:
+        yield _line(columns)
         yield from (_line(row.values()) for row in rows)
 
 

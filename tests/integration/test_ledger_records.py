@@ -153,9 +153,15 @@ async def test_a_report_goes_into_a_file_too(recorded: Path, valkey: EmbeddedSer
     assert parquet.read_metadata(recorded / "usage.parquet").num_rows == 2_400
 
 
-async def test_a_report_of_nothing_is_empty(store: Store, valkey: EmbeddedServer, tmp_path: Path) -> None:
-    program.file(tmp_path)
-    assert await usage(tmp_path, valkey) == []
+async def test_a_report_of_a_span_without_calls_has_its_columns(recorded: Path, valkey: EmbeddedServer) -> None:
+    before = ("--until", "2001-01-01")
+    for by in ("tenant,model,day", ""):
+        assert await usage(recorded, valkey, *before, "--by", by) == (await usage(recorded, valkey, "--by", by))[:1]
+    assert await usage(recorded, valkey, *before, "--format", "jsonl") == []
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for file, span in (("full", ()), ("empty", before)):
+        assert await usage(recorded, valkey, *span, "--format", "parquet", "-o", file) == []
+    assert parquet.read_schema(recorded / "empty").equals(parquet.read_schema(recorded / "full"))
 
 
 @pytest.mark.parametrize(
@@ -182,4 +188,4 @@ async def test_without_a_running_gateway_there_is_no_embedded_store_to_ask(tmp_p
 async def test_the_embedded_store_of_a_running_gateway_is_asked(tmp_path: Path) -> None:
     async with program.serving(program.file(tmp_path)):
         ended = await program.run(tmp_path, "usage", "-c", "kvgate.yaml")
-        assert (ended.code, ended.out, ended.lines) == (0, "", [])
+        assert (ended.code, ended.out.count("\n"), ended.lines) == (0, 1, [])

@@ -10,7 +10,7 @@ import pytest
 
 from budgets.record import Record, decoded, encoded, stream_of
 from gateway.parquet import NoParquetError, write
-from gateway.usage_report import Settled, Span, single, summed, written
+from gateway.usage_report import Column, Settled, Span, blank, single, summed, written
 
 RECORD = Record("acme", "main", "s,1", "demo", "any", "ok", "engine", 60, 10, 30, 123)
 LAST_MS = 1_699_999_999_999
@@ -39,7 +39,7 @@ async def test_sums_are_by_the_columns_that_are_asked() -> None:
         ("2023-11-14", "s,1", 2, 60),
         ("2023-11-15", "s,1", 1, 30),
     ]
-    assert list(written(rows, "csv"))[1].startswith('2023-11-14,"s,1",2,')
+    assert list(written(rows, "csv", blank(("day", "session"))))[1].startswith('2023-11-14,"s,1",2,')
 
 
 async def test_what_nobody_is_charged_for_is_in_no_sum_of_what_was_charged() -> None:
@@ -59,7 +59,7 @@ COSTLY = msgspec.structs.replace(
 
 async def test_costs_are_told_in_the_units_that_people_read_with_all_their_digits() -> None:
     rows = await summed(calls(*[Settled(LAST_MS, COSTLY)] * 3), ("tenant",))
-    head, line = written(rows, "csv")
+    head, line = written(rows, "csv", blank(("tenant",)))
     assert dict(zip(head.split(","), line.split(","), strict=True)) == {
         "tenant": "acme",
         "calls": "3",
@@ -73,21 +73,36 @@ async def test_costs_are_told_in_the_units_that_people_read_with_all_their_digit
         "money": "0.000001050",
         "network_bytes": "0",
     }
-    (text,) = written(rows, "jsonl")
+    (text,) = written(rows, "jsonl", blank(("tenant",)))
     assert (
         '"kv_byte_seconds":13835058055282163712,"gpu_seconds":4.500003,"money":0.000001050,"network_bytes":0}' in text
     )
 
 
+TENANT_DAY: tuple[Column, ...] = ("tenant", "day")
+
+
+@pytest.mark.parametrize("by", [TENANT_DAY, ()])
+async def test_a_report_of_nothing_has_the_columns_of_a_full_one(tmp_path: Path, by: tuple[Column, ...]) -> None:
+    call = calls(Settled(LAST_MS, COSTLY))
+    rows = await summed(call, by) if by else await single(call)
+    assert list(written([], "csv", blank(by))) == list(written(rows, "csv", blank(by)))[:1]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for name, some in (("full", rows), ("empty", [])):
+        write(some, tmp_path / name, blank(by))
+    assert parquet.read_schema(tmp_path / "empty").equals(parquet.read_schema(tmp_path / "full"))
+    assert parquet.read_metadata(tmp_path / "empty").num_rows == 0
+
+
 async def test_parquet_holds_what_the_other_forms_do(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    for number, rows in enumerate(
+    for number, (rows, by) in enumerate(
         (
-            await summed(calls(*[Settled(LAST_MS, COSTLY)] * 3), ("tenant", "day")),
-            await single(calls(Settled(1, RECORD))),
+            (await summed(calls(*[Settled(LAST_MS, COSTLY)] * 3), TENANT_DAY), TENANT_DAY),
+            (await single(calls(Settled(1, RECORD))), ()),
         )
     ):
-        write(rows, tmp_path / f"{number}.parquet")
+        write(rows, tmp_path / f"{number}.parquet", blank(by))
         assert parquet.read_table(tmp_path / f"{number}.parquet").to_pylist() == rows
     schema = parquet.read_schema(tmp_path / "0.parquet")
     types = {name: str(schema.field(name).type) for name in ("tenant", "calls", "kv_read_bytes", "money")}
@@ -104,7 +119,7 @@ def test_without_the_library_parquet_is_a_line_that_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(NoParquetError, match=r"pip install 'kvgate\[parquet\]'"):
-        write([], tmp_path / "usage.parquet")
+        write([], tmp_path / "usage.parquet", blank(()))
 
 
 async def test_a_record_of_before_is_read_as_one_without_costs() -> None:
@@ -119,8 +134,8 @@ async def test_single_calls_have_their_moment() -> None:
     assert row["kv_read_bytes"] == 123
 
 
-def test_nothing_has_no_head() -> None:
-    assert list(written([], "csv")) == list(written([], "jsonl")) == []
+def test_nothing_is_no_line_of_json() -> None:
+    assert list(written([], "jsonl", blank(()))) == []
 
 
 def test_a_span_is_of_whole_days_and_its_last_day_is_in_it() -> None:
@@ -138,5 +153,5 @@ def test_no_cell_of_csv_is_a_formula() -> None:
         "label": "a=b",
         "calls": -3,
     }
-    assert list(written([row], "csv"))[1] == "'=cmd,'+1,'@x,'-2,a=b,-3"
-    assert '"=cmd"' in next(iter(written([row], "jsonl")))
+    assert list(written([row], "csv", row))[1] == "'=cmd,'+1,'@x,'-2,a=b,-3"
+    assert '"=cmd"' in next(iter(written([row], "jsonl", row)))
