@@ -95,9 +95,14 @@ def check(
     """Check a configuration file; every problem with its place and its mend."""
     loaded = configuration(file)
     if store:
-        typer.echo(f"the store: right. {store_tenants.check(loaded)} tenants.")
-    counts = (len(loaded.models), len(loaded.pools), len(loaded.tiers), len(loaded.tenants))
-    typer.echo("{}: right. {} models, {} pools, {} tiers, {} tenants.".format(file, *counts))
+        typer.echo(f"the store: right. {_so_many(store_tenants.check(loaded), 'tenant')}.")
+    parts = {"model": loaded.models, "pool": loaded.pools, "tier": loaded.tiers, "tenant": loaded.tenants}
+    counts = ", ".join(_so_many(len(entries), part) for part, entries in parts.items())
+    typer.echo(f"{file}: right. {counts}.")
+
+
+def _so_many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 @app.command()

@@ -38,11 +38,17 @@ CALL: dict[str, Any] = {
 OUTPUT: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": SECRET_TEXT * 2_000}
 
 
-@pytest.mark.parametrize("file", [CONFIG_FILE, EXAMPLE])
-def test_the_files_that_ship_are_right(file: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        (CONFIG_FILE, "1 model, 2 pools, 2 tiers, 2 tenants."),
+        (EXAMPLE, "1 model, 1 pool, 1 tier, 1 tenant."),
+    ],
+)
+def test_the_files_that_ship_are_right(file: Path, counts: str) -> None:
     result = kvgate("check", file)
     assert result.exit_code == 0
-    assert result.output.startswith(f"{file}: right. ")
+    assert result.output == f"{file}: right. {counts}\n"
 
 
 def test_the_schema_is_json_and_knows_every_section() -> None:

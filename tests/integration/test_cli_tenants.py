@@ -254,7 +254,9 @@ def test_other_commands_know_the_tenants_of_the_store(kvgate: Kvgate, tmp_path: 
 def test_the_store_s_tenants_are_checked_against_another_file(kvgate: Kvgate, tmp_path: Path) -> None:
     done(kvgate("tenants", "create", "beta", "--tier", "standard", "--models", "demo"))
     file = tmp_path / "kvgate.yaml"
-    assert done(kvgate("check", file, "--store")).splitlines()[-1].endswith("1 models, 1 pools, 1 tiers, 2 tenants.")
+    of_store, of_file = done(kvgate("check", file, "--store")).splitlines()
+    assert of_store == "the store: right. 1 tenant."
+    assert of_file.endswith(" 1 model, 1 pool, 1 tier, 2 tenants.")
     other = yaml.safe_load(file.read_text())
     other["tiers"]["gold"] = other["tiers"].pop("standard")
     for tenant in other["tenants"].values():
