@@ -48,8 +48,11 @@ MICRO_UNITS: Mapping[Dimension, int] = {
     each: 1 if each in LARGE or each == "concurrent_calls" else 1_000_000 // PARTS.get(each, 1) for each in DIMENSIONS
 }
 """Micro-units in a part: a million in a token, whole or weighted. Bytes and the like are small enough."""
-MOST_PARTS: Mapping[Dimension, int] = {each: (2**53 - 1) // MICRO_UNITS[each] for each in DIMENSIONS}
-"""What an amount may be: scripts count micro-units in doubles, which have each whole number below 2^53 only."""
+MOST_PARTS: Mapping[Dimension, int] = {
+    each: 10**24 if each in LARGE else 9 * 10**18 // MICRO_UNITS[each] for each in DIMENSIONS
+}
+"""What an amount may be: more than ten thousand GPUs do in a month. Scripts count micro-units in doubles, which have
+each whole number below 2^53 and are good to 15 digits beyond; headers get those of tokens as integers of 64 bits."""
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,127}$"
 
 
@@ -164,11 +167,11 @@ def weighed(weights: Weights, amounts: Mapping[Dimension, int]) -> int:
 
 
 def too_much(dimension: Dimension, parts: int) -> str | None:
-    """What is wrong with an amount that cannot be counted exactly; None: nothing."""
+    """What is wrong with an amount that is beyond all measure; None: nothing."""
     most = MOST_PARTS[dimension]
     if parts <= most:
         return None
-    return f"expected at most {units(dimension, most)}, as far as the store counts {dimension} exactly"
+    return f"expected at most {units(dimension, most)} in {dimension}"
 
 
 def units(dimension: Dimension, parts: int) -> int | float:

@@ -75,7 +75,7 @@ def amount_of(value: object, dimension: object) -> int:
 
 
 def _amount(value: object, info: ValidationInfo) -> int:
-    """Raises `ValueError`, for more than can be counted exactly too."""
+    """Raises `ValueError`, for more than anybody has too."""
     dimension = info.data.get("dimension")
     parts = amount_of(value, dimension)
     if dimension is not None and (fault := too_much(dimension, parts)):

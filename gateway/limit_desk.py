@@ -167,7 +167,7 @@ def parts_of(field: str, written: object, limit: Limit, least: int = 0) -> int:
 
 
 def counted(field: str, parts: int, written: object, limit: Limit) -> None:
-    """Raises `ChangeRefused` for more than the store counts exactly."""
+    """Raises `ChangeRefused` for more than an amount may be."""
     if fault := too_much(limit.dimension, parts):
         raise ChangeRefused(f"{field}: {fault}{shown(written, fault)}")
 

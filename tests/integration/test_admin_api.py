@@ -20,7 +20,7 @@ from tests.integration.test_gateway_secrecy import Lines
 
 TOKEN = "the-token-of-operators"
 RAW = TOKEN.encode()
-HUGE = {"dimension": "requests", "amount": "10g", "every": "day"}
+HUGE = {"dimension": "requests", "amount": "10000g", "every": "day"}
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 PATIENCE_SECONDS = 60.0
 
@@ -179,11 +179,13 @@ async def test_a_burst_grows_no_further_than_it_can_be_counted(client: httpx.Asy
     reads = {"name": "reads", "dimension": "kv_read_bytes", "amount": "1TB", "burst": "4TB", "per": "1h"}
     made = {"name": "beta", "settings": {"tier": "standard", "budgets": [reads]}}
     assert (await client.post("/tenants", json=made)).status_code == 201
-    boost = {"amount": "5PB", "until": "2h"}
+    boost = {"amount": "500000000000TB", "until": "2h"}
     refused = await client.put("/tenants/beta/limits/reads/boost", json=boost)
-    assert (refused.status_code, "exactly, not 20000000000000000" in refused.text) == (400, True)
-    assert refused.json()["error"]["message"].startswith("burst, which grows as the amount does: expected at most 9007")
-    assert (await client.put("/tenants/beta/limits/reads/boost", json=boost | {"burst": "5PB"})).status_code == 204
+    assert (refused.status_code, f"kv_read_bytes, not 2{'0' * 24}" in refused.text) == (400, True)
+    assert refused.json()["error"]["message"].startswith("burst, which grows as the amount does: expected at most 1000")
+    assert (
+        await client.put("/tenants/beta/limits/reads/boost", json=boost | {"burst": "500000000000TB"})
+    ).status_code == 204
 
 
 async def test_a_place_is_named_in_the_body_and_in_the_query(client: httpx.AsyncClient) -> None:
@@ -222,9 +224,15 @@ async def test_a_place_is_named_in_the_body_and_in_the_query(client: httpx.Async
             "/tenants/acme/limits/tokens/boost",
             {"amount": 1e40, "until": "2h"},
             400,
-            "amount: expected at most 9007199254, as far as the store counts total_tokens exactly, not 1e+40",
+            "amount: expected at most 9000000000000 in total_tokens, not 1e+40",
         ),
-        ("PUT", "/tenants/acme/limits/tokens/used", {"used": "10g", "reason": "x"}, 400, "used: expected at most 9007"),
+        (
+            "PUT",
+            "/tenants/acme/limits/tokens/used",
+            {"used": "10000g", "reason": "x"},
+            400,
+            "used: expected at most 9000",
+        ),
         ("POST", "/tenants/acme/keys", {"name": "two", "budgets": [HUGE]}, 400, "budgets[0].amount: expected at most"),
         ("PUT", "/tenants/acme/limits/tokens/used", {"used": -1, "reason": "x"}, 400, "used: expected"),
         ("DELETE", "/tenants/acme/limits/tokens/boost", None, 404, "no boost"),

@@ -118,33 +118,23 @@ def test_a_budget_of_bytes_is_written_as_a_size() -> None:
     assert (limit.amount, limit.burst) == (2 * 10**12, 5 * 10**11)
 
 
-MOST = 2**53 - 1  # micro-units, or what is counted in smaller ones
-
-
 @pytest.mark.parametrize(
     ("dimension", "most", "more"),
     [
-        ("total_tokens", MOST // 10**6, MOST // 10**6 + 1),
-        ("weighted_tokens", MOST // 10**6, MOST // 10**6 + 1),
-        ("kv_byte_seconds", MOST, MOST + 1),
-        ("network_bytes", MOST, "10PB"),
-        ("gpu_seconds", MOST // 10**6, "999999999999d"),
+        ("total_tokens", 9 * 10**12, 9 * 10**12 + 1),
+        ("weighted_tokens", 9 * 10**12, 9 * 10**12 + 1),
+        ("kv_read_bytes", 10**24, 10**24 + 1),
+        ("kv_byte_seconds", 10**24, "1000000000001TB"),
+        ("gpu_seconds", 10**18, "999999999999999d"),
         ("gpu_seconds", 1, 10**400),
-        ("money", "9007199.254740991", "9007199.254740992"),
-        ("requests", MOST // 10**6, 1e300),
+        ("money", 10**15, 10**15 + 1),
+        ("requests", 9 * 10**12, 1e300),
+        ("concurrent_calls", 9 * 10**18, 9 * 10**18 + 1),
     ],
 )
-def test_an_amount_that_the_store_cannot_count_exactly_is_a_mistake(dimension: str, most: object, more: object) -> None:
+def test_an_amount_beyond_all_measure_is_a_mistake(dimension: str, most: object, more: object) -> None:
     place = "tiers.standard.budgets[0].amount"
-    budget = {"dimension": dimension, "every": "month"}
+    budget = {"dimension": dimension} if dimension == "concurrent_calls" else {"dimension": dimension, "every": "month"}
     assert place not in problems(("tiers/standard/budgets", [budget | {"amount": most}]))
     found = problems(("tiers/standard/budgets", [budget | {"amount": more}]))
-    assert f"as far as the store counts {dimension} exactly" in found[place]
-
-
-def test_so_many_calls_at_once_are_a_mistake() -> None:
-    found = problems(("tiers/standard/budgets", [{"dimension": "concurrent_calls", "amount": 2**53}]))
-    assert found == {
-        "tiers.standard.budgets[0].amount": "expected at most 9007199254740991, as far as the store counts "
-        "concurrent_calls exactly, not 9007199254740992"
-    }
+    assert f" in {dimension}" in found[place]
