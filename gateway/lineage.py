@@ -13,6 +13,7 @@ import xxhash
 from config.tiers import IDENTITY, IdentitySource
 from gateway.call import Call
 from gateway.dialects.openai_messages import decoded, text_of
+from gateway.dialects.quoteless import quoteless_role
 from gateway.identity import identify
 from policies.conversation import INSTRUCTIONS
 from policies.policy import Policy
@@ -72,6 +73,8 @@ def first_user(call: Call) -> int:
 
 
 def role_of(message: bytes) -> str:
+    if (role := quoteless_role(message)) is not None:
+        return role
     try:
         return _ROLE.decode(message).role
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

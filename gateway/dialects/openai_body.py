@@ -72,6 +72,7 @@ _QUOTED = {name: b'"%b"' % name.encode() for name in OWNED}
 _OPTIONS = msgspec.json.Decoder(StreamOptions | None)
 _MISSING = re.compile(r"missing required field `([^`]+)`")
 _NUMBER = msgspec.json.Decoder(int | None, strict=False)
+_MESSAGES = re.compile(rb'"messages"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*')
 _SPELLED_OUT = re.compile(rb"\\u00[4-7]")
 """A letter of ASCII written as an escape. No encoder does that; whoever does may be hiding a name."""
 
@@ -113,11 +114,11 @@ def outside(raw: bytes, values: Sequence[bytes]) -> bytes:
 
     They are whole values, so no name of the body's own fields goes with them.
     """
-    if len(raw) > LONG_BYTES:
+    if len(raw) > LONG_BYTES and (name := _MESSAGES.search(raw)):
         for comma in (b",", b", "):
-            before, found, after = raw.partition(comma.join(values))
-            if found:
-                return before + after
+            joined = comma.join(values)
+            if raw.startswith(joined, name.end()):
+                return raw[: name.end()] + raw[name.end() + len(joined) :]
     return raw
 
 

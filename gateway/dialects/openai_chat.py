@@ -6,7 +6,6 @@ base64 text, so a picture does not look like a million tokens.
 
 import re
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -28,6 +27,7 @@ from gateway.dialects.openai_body import (
 from gateway.dialects.openai_edits import rendered
 from gateway.dialects.openai_messages import neutral
 from gateway.dialects.openai_reply import ChatReply
+from gateway.dialects.quoteless import quoteless_role
 from gateway.errors import InvalidRequest
 from policies.conversation import Message
 from policies.edit import Edit
@@ -93,7 +93,7 @@ class OpenAIChat(OpenAIDialect):
             messages=messages,
             content_bytes=content_bytes,
             prompt_bytes=content_bytes,
-            largest_output_bytes=largest_output(messages, sizes) if _may_be_tools(body) else 0,
+            largest_output_bytes=largest_output(messages, sizes),
             overhead=overhead,
             tools=tools,
             max_tokens=limit_of(chat),
@@ -127,12 +127,17 @@ class OpenAIChat(OpenAIDialect):
 
 def largest_output(messages: Sequence[bytes], sizes: Sequence[int]) -> int:
     """The size of the largest message that may be a tool's output; 0 if none can be."""
-    sized = sorted(zip(sizes, messages, strict=True), reverse=True, key=itemgetter(0))
-    return next((size for size, message in sized if _may_be_tools(message)), 0)
+    largest = 0
+    for size, message in zip(sizes, messages, strict=True):
+        if size > largest and _may_be_tools(message):
+            largest = size
+    return largest
 
 
 def _may_be_tools(data: bytes) -> bool:
     """Whether the role may stand there, which may be spelled in escapes, or be the one of before there were ids."""
+    if (role := quoteless_role(data)) is not None:
+        return role == "tool"
     # `find`, not `in`: for bytes that raises and drops an error before it looks.
     if data.find(b'"tool"') >= 0 or data.find(b"\\u00") >= 0:
         return True
