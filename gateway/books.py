@@ -21,11 +21,12 @@ from gateway.clock import monotonic
 from gateway.context import Known
 from gateway.degrading import NO_STAGES, reached
 from gateway.denials import fault_of
+from gateway.dialects.roles import role_of
 from gateway.errors import StoreDown
 from gateway.extension import Extension
 from gateway.forecast import Forecast
 from gateway.forgetting import Forgetting
-from gateway.lineage import recognised, role_of, session_id
+from gateway.lineage import recognised, session_id
 from gateway.memories import Memories
 from gateway.metrics import Metrics
 from gateway.noting import Noting

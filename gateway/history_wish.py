@@ -11,9 +11,9 @@ from typing import Final
 from gateway import errors
 from gateway.call import Call
 from gateway.dialects.base import ReplyReader
+from gateway.dialects.roles import role_of
 from gateway.histories import NOT_AGAIN, History, Key, Wish
 from gateway.identity import named
-from gateway.lineage import role_of
 from gateway.tenants import Caller
 from gateway.texts import Place
 

@@ -7,24 +7,17 @@ conversation of a minute ago is still the same one.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
 import xxhash
 
 from config.tiers import IDENTITY, IdentitySource
 from gateway.call import Call
 from gateway.dialects.openai_messages import decoded, text_of
-from gateway.dialects.quoteless import quoteless_role
+from gateway.dialects.roles import role_of
 from gateway.identity import identify
 from policies.conversation import INSTRUCTIONS
 from policies.policy import Policy
 from policies.strip import Strip
 
-
-class _Role(msgspec.Struct):
-    role: str = ""
-
-
-_ROLE = msgspec.json.Decoder(_Role)
 _OTHER = re.compile(rb'\{\s*"role"\s*:\s*"(?:user|assistant|tool)"')
 """How most messages begin that are no instructions: nothing more of them needs be looked at."""
 
@@ -70,12 +63,3 @@ def first_user(call: Call) -> int:
         if role_of(message) == "user":
             return at
     return len(call.messages)
-
-
-def role_of(message: bytes) -> str:
-    if (role := quoteless_role(message)) is not None:
-        return role
-    try:
-        return _ROLE.decode(message).role
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""

@@ -27,7 +27,7 @@ from gateway.dialects.openai_body import (
 from gateway.dialects.openai_edits import rendered
 from gateway.dialects.openai_messages import neutral
 from gateway.dialects.openai_reply import ChatReply
-from gateway.dialects.quoteless import quoteless_role
+from gateway.dialects.roles import role_of
 from gateway.errors import InvalidRequest
 from policies.conversation import Message
 from policies.edit import Edit
@@ -48,7 +48,8 @@ _PLAIN: Final = tuple(
 """The same as nearly all clients write it."""
 _MARKS: Final = (b'_url"', b'_embeds"', b'"input_audio"', b'"source"', b'"audio"', b'"file"', b'"image"', b'"video"')
 _MEDIA: Final = re.compile(rb'"(?:[a-z_]*_url|[a-z_]*_embeds|input_audio|source|audio|file|image|video)"\s*:')
-_FUNCTION_ROLE: Final = re.compile(rb'"role"\s*:\s*"function"')
+_OUTPUTS: Final = frozenset(("tool", "function", ""))
+"""Roles of what tools give; one that cannot be read may be one of them."""
 _ADDRESS: Final = re.compile(rb'"(?:url|data|file_data|[a-z_]*_url)"\s*:\s*"')
 
 
@@ -129,19 +130,9 @@ def largest_output(messages: Sequence[bytes], sizes: Sequence[int]) -> int:
     """The size of the largest message that may be a tool's output; 0 if none can be."""
     largest = 0
     for size, message in zip(sizes, messages, strict=True):
-        if size > largest and _may_be_tools(message):
+        if size > largest and role_of(message) in _OUTPUTS:
             largest = size
     return largest
-
-
-def _may_be_tools(data: bytes) -> bool:
-    """Whether the role may stand there, which may be spelled in escapes, or be the one of before there were ids."""
-    if (role := quoteless_role(data)) is not None:
-        return role == "tool"
-    # `find`, not `in`: for bytes that raises and drops an error before it looks.
-    if data.find(b'"tool"') >= 0 or data.find(b"\\u00") >= 0:
-        return True
-    return data.find(b'"function"') >= 0 and _FUNCTION_ROLE.search(data) is not None
 
 
 def countable_bytes(message: bytes) -> int:

@@ -6,7 +6,8 @@ import pytest
 
 from gateway import digests
 from gateway.call import Call
-from gateway.lineage import first_user, role_of, session_id
+from gateway.dialects.roles import role_of
+from gateway.lineage import first_user, session_id
 from tests.unit.gateway.samples import call as chat
 
 

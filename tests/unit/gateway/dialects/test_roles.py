@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.openai_body import LONG_BYTES, outside
-from gateway.dialects.quoteless import quoteless_role
+from gateway.dialects.roles import quoteless_role, role_of
 
 ROLES = ("user", "assistant", "system", "tool", "developer")
 
@@ -34,6 +34,7 @@ def test_a_role_and_a_text(role: str, separators: tuple[str, str]) -> None:
 )
 def test_any_other_message_is_left_to_a_decoder(message: bytes) -> None:
     assert quoteless_role(message) is None
+    assert role_of(message) == json.loads(message or b"{}").get("role", "")
 
 
 @given(
