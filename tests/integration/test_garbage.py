@@ -141,7 +141,11 @@ async def settled() -> None:
 
 @contextmanager
 def collected() -> Iterator[Counter[str]]:
-    """What of ours only the collector would have found of what was made in this block, by type; filled at its end."""
+    """What of ours only the collector would have found, by type; filled at the end of the block.
+
+    What each of its calls leaves is found once for each. What is found less often was let go by something else
+    meanwhile, such as a cache that put an earlier test's settings out.
+    """
     found: Counter[str] = Counter()
     gc.collect()
     gc.disable()
@@ -150,7 +154,8 @@ def collected() -> Iterator[Counter[str]]:
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         gc.set_debug(0)
-        found.update(name for each in gc.garbage if (name := our_name(each)))
+        names = Counter(name for each in gc.garbage if (name := our_name(each)))
+        found.update({name: count for name, count in names.items() if count >= TIMES})
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
