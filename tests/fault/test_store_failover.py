@@ -7,29 +7,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.house import house, until
-from tests.integration.test_store import connected, pid_of
-from tests.integration.test_store_topology import free_port, server, until_in, until_up
+from tests.integration.test_store import pid_of
+from tests.integration.test_store_topology import watched
 
 
 async def test_calls_go_on_and_the_new_primary_knows_what_was_used(tmp_path: Path) -> None:
-    first, second, watcher = (free_port() for _ in range(3))
-    sentinel = (
-        f"sentinel monitor main 127.0.0.1 {first} 1\n"
-        "sentinel down-after-milliseconds main 300\n"
-        "sentinel failover-timeout main 5000\n"
-    )
     async with AsyncExitStack() as stack:
-        stack.enter_context(server(tmp_path / "a", first, "--repl-diskless-sync-delay", "0"))
-        await until_up(first)
-        stack.enter_context(server(tmp_path / "b", second, "--replicaof", f"127.0.0.1 {first}"))
-        await until_up(second)
-        replica = await stack.enter_async_context(connected(f"redis://127.0.0.1:{second}"))
-        await until_in(replica, "replication", b"master_link_status:up")
-        stack.enter_context(server(tmp_path / "s", watcher, "--sentinel", config=sentinel))
-        await until_up(watcher)
-        asked = await stack.enter_async_context(connected(f"redis://127.0.0.1:{watcher}"))
-        await until_in(asked, "sentinel", b"slaves=1")
-
+        watcher, _ = await stack.enter_async_context(watched(tmp_path))
         here = await stack.enter_async_context(house(f"redis+sentinel://127.0.0.1:{watcher}/main/0"))
         before = await here.chat("before")
         await here.quiet()

@@ -285,7 +285,9 @@ async def test_every_level_of_a_tree_is_decided_on_one_server(cluster: Cluster) 
 # Sentinel
 
 
-async def test_a_new_primary_is_found_through_the_sentinels(tmp_path: Path) -> None:
+@asynccontextmanager
+async def watched(folder: Path) -> AsyncIterator[tuple[int, Store]]:
+    """A primary and its replica under one sentinel: the sentinel's port, and a connection to the replica."""
     first, second, watcher = (free_port() for _ in range(3))
     config = (
         f"sentinel monitor main 127.0.0.1 {first} 1\n"
@@ -293,16 +295,22 @@ async def test_a_new_primary_is_found_through_the_sentinels(tmp_path: Path) -> N
         "sentinel failover-timeout main 5000\n"
     )
     async with AsyncExitStack() as stack:
-        stack.enter_context(server(tmp_path / "a", first, "--repl-diskless-sync-delay", "0"))
+        stack.enter_context(server(folder / "a", first, "--repl-diskless-sync-delay", "0"))
         await until_up(first)
-        stack.enter_context(server(tmp_path / "b", second, "--replicaof", f"127.0.0.1 {first}"))
+        stack.enter_context(server(folder / "b", second, "--replicaof", f"127.0.0.1 {first}"))
         await until_up(second)
         replica = await stack.enter_async_context(connected(f"redis://127.0.0.1:{second}"))
         await until_in(replica, "replication", b"master_link_status:up")
-        stack.enter_context(server(tmp_path / "s", watcher, "--sentinel", config=config))
+        stack.enter_context(server(folder / "s", watcher, "--sentinel", config=config))
         await until_up(watcher)
         sentinel = await stack.enter_async_context(connected(f"redis://127.0.0.1:{watcher}"))
         await until_in(sentinel, "sentinel", b"slaves=1")
+        yield watcher, replica
+
+
+async def test_a_new_primary_is_found_through_the_sentinels(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        watcher, replica = await stack.enter_async_context(watched(tmp_path))
         url = f"redis+sentinel://127.0.0.1:1,127.0.0.1:{watcher}/main/0"
         store = await stack.enter_async_context(connected(url))
         assert await store.run(COUNT, ["k"], [1]) == 1
